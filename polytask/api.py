@@ -1,0 +1,79 @@
+"""What `polytask` does when it is called from Python; the command line calls these and adds nothing."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from polytask.data.known import resolve
+from polytask.data.prepare import load_split
+from polytask.deploy.model import Model, load
+from polytask.errors import UserError
+from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
+from polytask.recipe import Recipe
+from polytask.report.page import write_report
+from polytask.train.run import Run, train_recipe
+
+__all__ = ["Model", "Recipe", "Run", "evaluate", "load", "train", "write_report"]
+
+
+def train(
+    recipe: Recipe | str | Path,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    listener: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Train a recipe into a new run folder and write its report.
+
+    Without `out` the folder is `runs/NAME` after the recipe's file, with a number where that is taken.
+    `listener` is called with every event of `events.jsonl` as it happens.
+    """
+    loaded = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    if out is not None:
+        folder = Path(out)
+    else:
+        folder = Path("runs") / loaded.name if resume else free_folder(Path("runs"), loaded.name)
+    try:
+        return train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
+    finally:
+        if (folder / "events.jsonl").exists():  # an interrupted run has a report too
+            write_report(folder)
+
+
+def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | None = None) -> dict[str, Any]:
+    """Score a model as `scores.json` does: on the dev rows of its run, or on one task's labelled file."""
+    model = load(path)
+    if data is not None:
+        names = [task or _only_task(model)]
+        files = {names[0]: Path(data)}
+    else:
+        recipe_path = Path(path) / "recipe.toml"
+        if not recipe_path.exists():
+            raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
+        recipe = resolve(Recipe.load(recipe_path))
+        names = [task] if task is not None else list(model.tasks)
+        files = {name: Path(dev) for name in names if (dev := recipe.tasks[model.task(name).name].dev)}
+        if not files:
+            raise UserError(f"{path}: no dev rows were given in its recipe: give --task and --data.")
+    scores = {}
+    for name, file in files.items():
+        table = load_split(model.task(name), model.source(name), file, model.tokenizer)
+        found = answer_table(model.network, model.task(name), table, model.collator, model.compute)
+        scores[name] = score_answers(model.task(name), found, table)
+    return scores_to_dict(scores)
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """`parent/name`, or the first `parent/name-2`, `-3`, ... that does not exist."""
+    folder, number = parent / name, 1
+    while folder.exists():
+        number += 1
+        folder = parent / f"{name}-{number}"
+    return folder
+
+
+def _only_task(model: Model) -> str:
+    names: Sequence[str] = list(model.tasks)
+    if len(names) > 1:
+        raise UserError(f"--data belongs to one task: name it with --task ({', '.join(names)}).")
+    return names[0]

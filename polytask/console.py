@@ -1,0 +1,169 @@
+"""What people see while work goes on: a live line on a terminal, plain lines in a log."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+PLAIN_EVERY = 15.0  # seconds between progress lines in a log
+
+stdout = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+
+@final
+class TrainingProgress:
+    """Listens to a run's events and shows them on standard error."""
+
+    def __init__(self, console: Console = stderr) -> None:
+        self._console = console
+        self._total = 0  # updates of the phase
+        self._first = 0  # updates before the phase
+        self._started: tuple[int, float] | None = None  # first update event seen here: number, seconds
+        self._shown_at = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[status]}"))
+        self._bar = Progress(*columns, console=console, expand=True)
+        self._task = self._bar.add_task("", total=None, status="")
+        self._live = Live(self._bar, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> "TrainingProgress":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "stage":
+                self._stage(event["message"])
+            case "note" | "warning":
+                self._console.print(f"[yellow]note[/] {escape(event['message'])}")
+            case "phase":
+                self._total, self._first = event["updates"], event["update"]
+                self._started = None
+                tasks = ", ".join(event["tasks"])
+                self._console.print(
+                    f"phase {event['phase']}: {event['train']} on {tasks}, "
+                    f"{event['epochs']} epochs, {event['updates']:,} updates"
+                )
+            case "update":
+                self._update(event)
+            case "evaluate":
+                scores = "  ".join(f"{task} {score:.4f}" for task, score in event["scores"].items())
+                mark = "  [green]best[/]" if event["best"] else ""
+                self._console.print(f"epoch {event['epoch']}: mean {event['mean']:.4f}  {scores}{mark}")
+
+    def _stage(self, message: str) -> None:
+        if self._console.is_terminal:
+            self._bar.update(self._task, description=message, total=None, status="")
+        else:
+            self._console.print(escape(message))
+
+    def _update(self, event: dict[str, Any]) -> None:
+        done = event["update"] - self._first
+        if self._started is None:
+            self._started = (event["update"], event["seconds"])
+        speed = event["tokens"] / max(event["seconds"], 1e-9)
+        losses = " ".join(f"{task} {loss:.3f}" for task, loss in event["losses"].items())
+        status = f"{done:,}/{self._total:,}  {speed:,.0f} tokens/s  {self._left(event)}  loss {losses}"
+        if self._console.is_terminal:
+            self._bar.update(
+                self._task, description="training", total=self._total, completed=done, status=status
+            )
+        elif time.monotonic() - self._shown_at >= PLAIN_EVERY:
+            self._shown_at = time.monotonic()
+            self._console.print(status)
+
+    def _left(self, event: dict[str, Any]) -> str:
+        """The time that this phase still takes, from its own pace."""
+        assert self._started is not None
+        first, seconds = self._started
+        done = event["update"] - first
+        if done <= 0:
+            return "--:-- left"
+        left = (event["seconds"] - seconds) / done * (self._first + self._total - event["update"])
+        return f"{int(left) // 60:02d}:{int(left) % 60:02d} left"
+
+
+def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
+    """The table that ends a training or an evaluation."""
+    baselines = sorted({name for item in scores["tasks"].values() for name in item.get("baselines", {})})
+    rows = [
+        [
+            name,
+            item["metric"],
+            f"{item['rows']:,}",
+            *(_number(item.get("baselines", {}).get(baseline)) for baseline in baselines),
+            f"[bold]{_number(item['score'])}[/]",
+        ]
+        for name, item in scores["tasks"].items()
+    ]
+    names = {"majority": "majority or mean", "tfidf": "TF-IDF + linear"}
+    header = ["task", "metric", "dev rows", *(names.get(name, name) for name in baselines), "score"]
+    if scores["mean"] is not None and len(rows) > 1:
+        rows.append(["mean", "", "", *("" for _ in baselines), f"[bold]{scores['mean']:.4f}[/]"])
+    print_table(header, rows, console)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console = stdout) -> None:
+    """A plain table; columns that hold numbers are set to the right."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, name in enumerate(header):
+        cells = [row[number].replace("[bold]", "").replace("[/]", "") for row in rows if row[number]]
+        numeric = all(cell[:1].isdigit() or cell[:1] in "-." for cell in cells)
+        table.add_column(name, justify="right" if numeric and cells else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def print_description(described: dict[str, Any], console: Console = stdout) -> None:
+    """What `polytask info` says to people."""
+    encoder = described["encoder"]
+    console.print(
+        f"[bold]{escape(encoder['name'])}[/]  {encoder['architecture']}, {encoder['layers']} layers of "
+        f"{encoder['width']}, {encoder['parameters']:,} parameters; "
+        f"{described['parameters']:,} with all tasks"
+    )
+    rows = []
+    for name, task in described["tasks"].items():
+        answers = ", ".join(task.get("labels", ())) or " to ".join(f"{end:g}" for end in task["range"])
+        counts = task.get("rows", {})
+        shown = " / ".join(f"{counts[split]:,}" for split in ("train", "dev", "test") if split in counts)
+        texts = "pair" if task["texts"] == 2 else "sentence"
+        rows.append(
+            [name, task["kind"], texts, escape(answers), task["metric"], f"{task['parameters']:,}", shown]
+        )
+    header = ["task", "kind", "input", "answers", "metric", "own parameters", "rows (train / dev / test)"]
+    print_table(header, rows, console)
+    for number, phase in enumerate(described.get("phases", ())):
+        console.print(
+            f"\nphase {number}: {phase['train']}, {phase['updates']:,} updates, {phase['sampler']}, "
+            f"{phase['combine']}, lr {phase['lr']:g}"
+        )
+        shares = [
+            [str(row["epoch"]), *(f"{row['share'][task]:.3f}" for task in phase["tasks"])]
+            for row in phase["schedule"]
+        ]
+        print_table(["epoch", *phase["tasks"]], shares, console)
+
+
+def print_sets(sets: Sequence[dict[str, Any]], console: Console = stdout) -> None:
+    """What `polytask data list` says to people."""
+    rows = []
+    for item in sets:
+        counts = " / ".join(f"{count:,}" if count is not None else "-" for count in item["rows"].values())
+        texts = "pair" if item["texts"] == 2 else "sentence"
+        rows.append([item["name"], item["kind"], texts, counts, item["licence"], item["origin"]])
+    print_table(["name", "kind", "input", "rows (train / dev / test)", "licence", "from"], rows, console)

@@ -1,0 +1,1 @@
+"""Data: files -> records -> rows -> token tables -> batches."""

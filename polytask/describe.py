@@ -1,0 +1,106 @@
+"""What `polytask info` tells of a recipe or of a model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polytask.data.known import resolve
+from polytask.data.prepare import check
+from polytask.errors import UserError
+from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.folder import load_model
+from polytask.model.locate import locate_encoder
+from polytask.model.multitask import MultitaskModel
+from polytask.model.weights import read_config
+from polytask.recipe import Recipe
+from polytask.tasks import Task
+from polytask.train.phases import plan_phase
+
+
+def describe(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """Tasks, parameters and, for a recipe, rows and schedule."""
+    path = Path(path)
+    if path.is_dir():
+        if changes:
+            raise UserError("--set changes a recipe. Found a folder.")
+        return _describe_model(path / "model" if (path / "model").is_dir() else path)
+    return _describe_recipe(resolve(Recipe.load(path, changes)))
+
+
+def _describe_model(folder: Path) -> dict[str, Any]:
+    model, config = load_model(folder)
+    tasks = {name: _describe_task(model, task) for name, task in model.tasks.items()}
+    return {
+        "model": str(folder),
+        "encoder": _describe_encoder(config["encoder_name"], model.encoder.config, model),
+        "max_length": config["max_length"],
+        "tasks": tasks,
+        "parameters": _count(model),
+    }
+
+
+def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    checked = check(recipe)
+    config = read_config(locate_encoder(recipe.encoder, recipe.base))
+    with torch.device("meta"):
+        model = MultitaskModel(
+            Encoder(config), {name: item.task for name, item in checked.items()}, torch.Generator()
+        )
+    rows = {
+        name: {split.name: split.scan.num_rows for split in item.splits} for name, item in checked.items()
+    }
+    sizes = {name: count["train"] for name, count in rows.items()}
+    tasks = {name: {**_describe_task(model, item.task), "rows": rows[name]} for name, item in checked.items()}
+    phases = []
+    for number, written in enumerate(recipe.phases):
+        phase = plan_phase(recipe, number, sizes)
+        phases.append(
+            {
+                "train": written.train,
+                "tasks": list(phase.tasks),
+                "epochs": written.epochs,
+                "updates": phase.updates,
+                "sampler": written.sampler.kind,
+                "combine": written.combine.kind,
+                "lr": written.lr,
+                "schedule": phase.schedule(),
+            }
+        )
+    return {
+        "recipe": recipe.name,
+        "encoder": _describe_encoder(recipe.encoder, config, model),
+        "max_length": recipe.max_length,
+        "tasks": tasks,
+        "phases": phases,
+        "parameters": _count(model),
+    }
+
+
+def _describe_encoder(name: str, config: EncoderConfig, model: MultitaskModel) -> dict[str, Any]:
+    return {
+        "name": name,
+        "architecture": config.architecture,
+        "layers": config.num_layers,
+        "width": config.width,
+        "parameters": _count(model.encoder),
+    }
+
+
+def _describe_task(model: MultitaskModel, task: Task) -> dict[str, Any]:
+    own = sum(parameter.numel() for parameter in model.own_parameters(task.name))
+    described = {
+        "kind": task.kind,
+        "texts": task.texts,
+        "labels": list(task.labels),
+        "range": list(task.range) if task.range else None,
+        "metric": task.metric,
+        "head": task.head,
+        "parameters": own,
+    }
+    return {key: value for key, value in described.items() if value not in (None, [])}
+
+
+def _count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

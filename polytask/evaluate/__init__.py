@@ -1,0 +1,1 @@
+"""From a model's answers to scores, predictions and baselines."""

@@ -1,0 +1,1 @@
+"""Tokens to scores: the encoder, its task-specific layers and the heads."""

@@ -1,0 +1,95 @@
+"""The model folder: one small model for all its tasks, in files that hold data and nothing that runs."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from polytask.errors import ModelError
+from polytask.model.multitask import MultitaskModel
+from polytask.model.names import config_from_dict, config_to_dict
+from polytask.model.weights import build_encoder, encoder_tensors
+from polytask.recipe import TASK_NAME
+from polytask.tasks import Task
+
+FORMAT = "polytask"
+VERSION = 1
+MAX_CONFIG_BYTES = 10_000_000
+
+
+def save_model(folder: Path, model: MultitaskModel, settings: Mapping[str, Any]) -> None:
+    """Write `config.json` and `model.safetensors`; `settings` are what else prediction needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        **settings,
+        "encoder": config_to_dict(model.encoder.config),
+        "tasks": {name: task.to_dict() for name, task in model.tasks.items()},
+    }
+    tensors = {f"encoder.{name}": tensor for name, tensor in encoder_tensors(model.encoder).items()}
+    tensors |= {
+        name: tensor for name, tensor in model.state_dict().items() if not name.startswith("encoder.")
+    }
+    part = folder / "model.safetensors.part"
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part)
+    part.replace(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
+    """Read a model folder: the model and its `config.json`."""
+    config = read_model_config(folder)
+    try:
+        tasks = {name: Task.from_dict(values) for name, values in config["tasks"].items()}
+        encoder_config = config_from_dict(config["encoder"], folder / "config.json")
+        tensors = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{folder / 'model.safetensors'}: cannot be read ({error}).") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{folder / 'config.json'}: not a sound model description ({error}).") from None
+    names = [name for name in tasks if not TASK_NAME.fullmatch(name)]
+    if names:
+        raise ModelError(f"{folder / 'config.json'}: {names[0]!r} is not a task name.")
+    shared = {k.removeprefix("encoder."): v for k, v in tensors.items() if k.startswith("encoder.")}
+    encoder, _ = build_encoder(encoder_config, shared, folder / "model.safetensors")
+    model = MultitaskModel(encoder, tasks, torch.Generator())
+    own = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.")}
+    missing, unexpected = [], []
+    try:
+        missing, unexpected = model.load_state_dict(own, strict=False)
+    except RuntimeError as error:
+        shapes = re.sub(r"\s+", " ", str(error))
+        raise ModelError(f"{folder / 'model.safetensors'}: does not fit config.json ({shapes}).") from None
+    missing = [name for name in missing if not name.startswith("encoder.")]
+    if missing or unexpected:
+        raise ModelError(
+            f"{folder / 'model.safetensors'}: does not fit config.json "
+            f"(missing: {', '.join(missing) or 'none'}; left over: {', '.join(unexpected) or 'none'})."
+        )
+    return model.eval(), config
+
+
+def read_model_config(folder: Path) -> dict[str, Any]:
+    """A model folder's `config.json`, checked to be one of ours."""
+    path = folder / "config.json"
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ModelError(f"{path}: a model description should be at most {MAX_CONFIG_BYTES:,} bytes.")
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(f"{folder} is not a model folder: it has no config.json.") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: not valid JSON ({error}).") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelError(f"{path}: not written by polytask (its format is not {FORMAT!r}).")
+    if config.get("version") != VERSION:
+        raise ModelError(f"{path}: version should be {VERSION}. Found {config.get('version')!r}.")
+    return config

@@ -1,0 +1,260 @@
+"""What is known of a run: its folder's files, read as far as they are whole, with what is missing said."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
+
+from polytask.errors import UserError
+from polytask.recipe import MAX_RECIPE_BYTES
+
+MAX_SCORES_BYTES = 10_000_000
+MAX_EVENTS = 5_000_000  # lines of events.jsonl
+MAX_KEPT = 200_000  # updates, and evaluations, held in memory
+MAX_LINE = 1_000_000  # characters of one event
+
+
+Count = Annotated[int, Field(ge=0, le=2**53)]  # what a double holds exactly, so a page's script does too
+
+
+class Fact(BaseModel):
+    """Something a run wrote down; keys that the report does not know are left alone."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Share(Fact):
+    """What part of an epoch's draws each task gets."""
+
+    epoch: Count
+    share: dict[str, Annotated[float, Field(ge=0)]]
+
+
+class Phase(Fact):
+    """A stretch of training as it was planned."""
+
+    phase: Count
+    train: str
+    tasks: tuple[str, ...]
+    epochs: Count
+    updates: Count
+    schedule: tuple[Share, ...] = ()
+
+
+class Update(Fact):
+    """One optimiser step; a loss may be NaN when training diverged."""
+
+    phase: Count
+    update: Count
+    epoch: Count
+    seconds: float
+    tokens: Count
+    lr: float
+    losses: dict[str, Annotated[float, AllowInfNan(True)]]
+
+
+class Evaluation(Fact):
+    """Scores on dev in the middle of training."""
+
+    phase: Count
+    epoch: Count
+    update: Count
+    scores: dict[str, float]
+    mean: float
+    best: bool = False
+
+
+class Rows(Fact):
+    """How many rows of a task there are."""
+
+    train: Count | None = None
+    dev: Count | None = None
+
+
+class Drawn(Fact):
+    """How many rows of a task were trained on."""
+
+    rows: Count
+
+
+class Done(Fact):
+    """The end of training."""
+
+    seconds: float
+    tokens: Count
+    tokens_per_second: float
+    parameters: Count | None = None
+    model_parameters: Count | None = None
+    encoder: str | None = None
+    rows: dict[str, Rows] = {}
+    drawn: dict[str, Drawn] = {}
+
+
+class TaskScore(Fact):
+    """The final scores of one task on dev."""
+
+    metric: str
+    score: float
+    rows: Count
+    metrics: dict[str, float] = {}
+    baselines: dict[str, float] = {}
+
+
+class Best(Fact):
+    """The moment whose weights were kept."""
+
+    phase: Count
+    epoch: Count
+
+
+class Scores(Fact):
+    """What `scores.json` holds."""
+
+    tasks: dict[str, TaskScore]
+    mean: float
+    best: Best | None = None
+
+    @property
+    def baselines(self) -> list[str]:
+        """Every baseline that some task has."""
+        return [*dict.fromkeys(key for task in self.tasks.values() for key in task.baselines)]
+
+
+@dataclass
+class Run:
+    """One training's results, and in plain words what is missing of them."""
+
+    name: str
+    recipe: str | None = None
+    scores: Scores | None = None
+    phases: list[Phase] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    done: Done | None = None
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Every task's name, in the order of the scores, else of the phases."""
+        named = [*(self.scores.tasks if self.scores else ())]
+        named += [task for phase in self.phases for task in phase.tasks]
+        named += [task for evaluation in self.evaluations for task in evaluation.scores]
+        return list(dict.fromkeys(named))
+
+    @property
+    def scheduled(self) -> list[str]:
+        """Every task that the schedule has a share for, in its order."""
+        shares = [each.share for phase in self.phases for each in phase.schedule]
+        return list(dict.fromkeys(task for share in shares for task in share))
+
+
+FILES = ("recipe.toml", "events.jsonl", "scores.json")
+EVENTS: dict[str, type[Fact]] = {"phase": Phase, "update": Update, "evaluate": Evaluation, "done": Done}
+AnyFact = TypeVar("AnyFact", bound=Fact)
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run folder; at least one of its files has to be there."""
+    if not any((folder / name).is_file() for name in FILES):
+        raise UserError(f"{folder}: not a run folder. It should hold {', '.join(FILES)}; found none of them.")
+    run = Run(name=folder.resolve().name)
+    _read_recipe(folder / "recipe.toml", run)
+    _read_events(folder / "events.jsonl", run)
+    _read_scores(folder / "scores.json", run)
+    return run
+
+
+def _read_recipe(path: Path, run: Run) -> None:
+    try:
+        with path.open("rb") as file:
+            run.recipe = file.read(MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        run.missing.append("recipe.toml is not there: the settings of this run are not known.")
+
+
+def _read_scores(path: Path, run: Run) -> None:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_SCORES_BYTES + 1)
+    except OSError:
+        run.missing.append(
+            "scores.json is not there: training has not finished, so there are no final scores."
+        )
+        return
+    values = _from_json(raw.decode("utf-8", errors="replace")) if len(raw) <= MAX_SCORES_BYTES else None
+    run.scores = _as(Scores, values)
+    if run.scores is None:
+        run.missing.append("scores.json could not be read: the final scores are not known.")
+
+
+def _read_events(path: Path, run: Run) -> None:
+    unreadable: list[int] = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number in range(1, MAX_EVENTS + 1):
+                line = file.readline(MAX_LINE)
+                if not line:
+                    break
+                if line.strip() and not _add_event(_from_json(line), run):
+                    unreadable.append(number)
+            else:
+                run.missing.append(f"events.jsonl was read up to line {MAX_EVENTS:,} only.")
+    except OSError:
+        run.missing.append("events.jsonl is not there: the course of training is not known.")
+        return
+    if MAX_KEPT in (len(run.updates), len(run.evaluations)):
+        run.missing.append(
+            f"events.jsonl is long: curves show its first {MAX_KEPT:,} updates and evaluations."
+        )
+    _keep_latest(run)
+    if unreadable:
+        count = "a line" if len(unreadable) == 1 else f"{len(unreadable):,} lines"
+        run.missing.append(
+            f"events.jsonl has {count} that could not be read, the first is line {unreadable[0]}."
+        )
+    if run.done is None:
+        run.missing.append("Training was interrupted or is still going on: this is the course so far.")
+
+
+def _keep_latest(run: Run) -> None:
+    """A resumed run writes again what it does again: of two events for one moment the later counts."""
+    run.phases = sorted({phase.phase: phase for phase in run.phases}.values(), key=lambda each: each.phase)
+    run.updates = sorted({each.update: each for each in run.updates}.values(), key=lambda each: each.update)
+    latest = {each.update: each for each in run.evaluations}
+    run.evaluations = sorted(latest.values(), key=lambda each: each.update)
+
+
+def _add_event(values: Any, run: Run) -> bool:
+    """Put an event in its place; False if it cannot be read. Other kinds of events are not for the report."""
+    if not isinstance(values, dict) or not isinstance(values.get("event"), str):
+        return False
+    if values["event"] not in EVENTS:
+        return True
+    match _as(EVENTS[values["event"]], values):
+        case Phase() as phase:
+            run.phases.append(phase)
+        case Update() as update:
+            run.updates += [update] if len(run.updates) < MAX_KEPT else []
+        case Evaluation() as evaluation:
+            run.evaluations += [evaluation] if len(run.evaluations) < MAX_KEPT else []
+        case Done() as done:
+            run.done = done
+        case _:
+            return False
+    return True
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as(fact: type[AnyFact], values: Any) -> AnyFact | None:
+    try:
+        return fact.model_validate(values)
+    except ValidationError:
+        return None

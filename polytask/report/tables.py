@@ -1,0 +1,69 @@
+"""The tables of a report."""
+
+from collections.abc import Sequence
+from html import escape
+
+from polytask.report.read import Done, Phase, Scores, TaskScore
+from polytask.report.words import LESS_IS_BETTER, baseline_name, decimal, gain, whole
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 1) -> str:
+    """A table whose first `num_texts` columns are text and the others numbers; cells are escaped here."""
+
+    def cell(tag: str, column: int, text: str) -> str:
+        name = "n" if column >= num_texts else ""
+        if heads[column] == "Gain" and text[:1] in "+\u2212":
+            name += " good" if text.startswith("+") else " bad"
+        return f'<{tag} class="{name}">{escape(text)}</{tag}>'.replace(' class=""', "")
+
+    head = "".join(cell("th", column, text) for column, text in enumerate(heads))
+    body = "".join(
+        f"<tr>{''.join(cell('td', column, text) for column, text in enumerate(row))}</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def scores(final: Scores) -> str:
+    """Each task's score beside its baselines."""
+    tasks, kinds = final.tasks, final.baselines
+    beside = [*map(baseline_name, kinds), "Gain"] if kinds else []
+    heads = ["Task", "Metric", "Score", *beside, "Dev rows"]
+    rows = []
+    for name, task in tasks.items():
+        against = [decimal(task.baselines.get(key)) for key in kinds]
+        against += [decimal(gain(task), sign=True)] if kinds else []
+        rows.append([name, task.metric, decimal(task.score), *against, whole(task.rows)])
+    less = any(task.metric in LESS_IS_BETTER for task in tasks.values())
+    note = "Gain is over the better baseline." if kinds else ""
+    note += " Less mse is better; a positive gain is better for every metric." if less and kinds else ""
+    return table(heads, rows, num_texts=2) + (f'<p class="says">{note}</p>' if note else "")
+
+
+def metrics(tasks: dict[str, TaskScore]) -> str:
+    """Every metric of every task."""
+    names = [*dict.fromkeys(name for task in tasks.values() for name in task.metrics)]
+    rows = [
+        [name, *(decimal(task.metrics.get(metric), 4) for metric in names)] for name, task in tasks.items()
+    ]
+    return table(["Task", *names], rows)
+
+
+def phases(planned: Sequence[Phase]) -> str:
+    """What each phase trains; nothing if no phase began."""
+    heads = ["Phase", "Trains", "Tasks", "Epochs", "Updates"]
+    rows = [
+        [str(each.phase), each.train, ", ".join(each.tasks), whole(each.epochs), whole(each.updates)]
+        for each in planned
+    ]
+    return table(heads, rows, num_texts=3) if rows else ""
+
+
+def rows(done: Done) -> str:
+    """How many rows each task has, and how many were trained on, repetitions counted."""
+    heads = ["Task", "Train rows", "Dev rows", "Rows trained on", "Passes"]
+    lines = []
+    for name, has in done.rows.items():
+        drawn = done.drawn[name].rows if name in done.drawn else None
+        passes = decimal(drawn / has.train, 1) if drawn is not None and has.train else decimal(None)
+        lines.append([name, whole(has.train), whole(has.dev), whole(drawn), passes])
+    return table(heads, lines)

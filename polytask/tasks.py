@@ -1,0 +1,100 @@
+"""What a task is: its inputs, kind, labels, loss and metric."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from polytask.recipe import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling, Recipe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """One sentence-level task, as training, prediction and a model folder know it."""
+
+    name: str
+    kind: Kind
+    texts: int  # 1: single sentences, 2: pairs
+    labels: tuple[str, ...]  # names of the outputs in order; empty for regression
+    range: tuple[float, float] | None  # of a regression's values
+    metric: Metric
+    pairs: Pairs = "joined"
+    head: str = "linear"
+    pooling: Pooling = "mean"
+    dropout: float = 0.1
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.labels) if self.kind != "regression" else 1
+
+    @property
+    def separate(self) -> bool:
+        """Whether a row is two sequences of the encoder."""
+        return self.texts == 2 and self.pairs == "separate"
+
+    @classmethod
+    def from_recipe(
+        cls, recipe: Recipe, name: str, labels: tuple[str, ...], range_: tuple[float, float] | None
+    ) -> "Task":
+        """The task `name` of a recipe, with the labels or the range found in its data."""
+        written = recipe.tasks[name]
+        return cls(
+            name=name,
+            kind=written.kind,
+            texts=len(written.text),
+            labels=labels,
+            range=range_,
+            metric=written.metric or DEFAULT_METRIC[written.kind],
+            pairs=written.pairs or recipe.pairs,
+            head=written.head,
+            pooling=written.pooling,
+            dropout=written.dropout,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a model's `config.json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Task":
+        """The inverse of `to_dict`."""
+        span = values["range"]
+        return cls(**{**values, "labels": tuple(values["labels"]), "range": tuple(span) if span else None})
+
+
+def loss_per_row(task: Task, outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """Losses [B] from outputs [B, num_outputs] and targets [B] (multilabel: [B, num_outputs])."""
+    from torch.nn import functional as F
+
+    outputs = outputs.float()
+    match task.kind:
+        case "classification":
+            return F.cross_entropy(outputs, targets, reduction="none")
+        case "multilabel":
+            return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+        case "regression":
+            middle, unit = _scale(task)
+            return F.mse_loss(outputs.squeeze(1), (targets - middle) / unit, reduction="none")
+
+
+def answers(task: Task, outputs: "Tensor") -> "Tensor":
+    """Probabilities [B, num_outputs], or a regression's values [B, 1] clamped to its range."""
+    outputs = outputs.float()
+    match task.kind:
+        case "classification":
+            return outputs.softmax(dim=1)
+        case "multilabel":
+            return outputs.sigmoid()
+        case "regression":
+            assert task.range is not None
+            middle, unit = _scale(task)
+            return (outputs * unit + middle).clamp(*task.range)
+
+
+def _scale(task: Task) -> tuple[float, float]:
+    """A regression's middle and unit: its range is four units wide, so that its loss is about as large as the
+    cross-entropies beside it whatever the range is, and an untrained head answers the middle."""
+    assert task.range is not None, "a regression's range is known once its data was read"
+    low, high = task.range
+    return (low + high) / 2, (high - low) / 4

@@ -1,0 +1,1 @@
+"""Batches and a model to a better model."""

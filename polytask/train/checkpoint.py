@@ -1,0 +1,109 @@
+"""Checkpoints: everything that an interrupted run needs to go on as if nothing had happened."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+KEPT = 2  # the newest, and one to fall back on
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader finds the old content or the new, never a part of it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to one safetensors file, atomically."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, part)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except SafetensorError as error:
+        part.unlink(missing_ok=True)
+        raise OSError(f"{path}: cannot be written ({error})") from None
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def save_checkpoint(folder: Path, update: int, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+    """Write the checkpoint of one update; its JSON file, written last, makes it valid."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"update-{update:08d}.safetensors"
+    save_tensors(path, tensors)
+    record = {**state, "sha256": _sha256(path)}
+    write_atomically(path.with_suffix(".json"), json.dumps(record).encode())
+    for old in sorted(folder.glob("update-*.json"))[:-KEPT]:
+        old.unlink()
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[str]] | None:
+    """The newest sound checkpoint and what was wrong with newer ones; None where there is none."""
+    damaged: list[str] = []
+    for path in sorted(folder.glob("update-*.json"), reverse=True):
+        tensors_path = path.with_suffix(".safetensors")
+        try:
+            state = json.loads(path.read_bytes())
+            if _sha256(tensors_path) != state.pop("sha256"):
+                raise ValueError("its checksum does not match")
+            return load_file(tensors_path), state, damaged
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            damaged.append(f"{tensors_path.name} is damaged ({error}): falling back to the one before it.")
+    return None
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimiser's state as named tensors."""
+    states = optimizer.state_dict()["state"]
+    return {
+        f"optimizer.{number}.{name}": torch.as_tensor(value)
+        for number, values in states.items()
+        for name, value in values.items()
+    }
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put the state that `pack_optimizer` took back into an optimiser built the same way."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            _, number, name = key.split(".", 2)
+            states.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

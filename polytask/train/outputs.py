@@ -1,0 +1,157 @@
+"""What a run folder holds once training ended: the model, its scores and its predictions."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from polytask.data.prepare import TaskData
+from polytask.data.rows import Row, read_rows
+from polytask.data.tokenizer import Tokenizer
+from polytask.evaluate.baselines import majority, tfidf
+from polytask.evaluate.metrics import decide
+from polytask.evaluate.scoring import Answers, TaskScore, answer_table, score_answers, scores_to_dict
+from polytask.model.folder import save_model
+from polytask.recipe import TaskRecipe
+from polytask.tasks import Task
+from polytask.train.card import model_card
+from polytask.train.checkpoint import write_atomically
+from polytask.train.loop import Training
+
+
+def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Write everything that a finished run folder holds, and return what `scores.json` says."""
+    say = training.log.say
+    restore_best(training)
+    scores: dict[str, TaskScore] = {}
+    for split in ("dev", "test"):
+        for name, item in training.data.items():
+            table = getattr(item, split)
+            if table is None:
+                continue
+            say(f"Scoring {name} {split}")
+            found = answer_table(training.model, item.task, table, training.collator, training.compute)
+            _write_predictions(folder / "predictions" / f"{name}-{split}.csv", item, split, found)
+            if split == "dev" and table.targets is not None:
+                scores[name] = score_answers(item.task, found, table)
+    document = scores_to_dict(scores)
+    for name in scores:
+        say(f"Baselines of {name}")
+        written = training.recipe.tasks[name]
+        document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
+    if training.state.best is not None:
+        document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}
+    write_atomically(folder / "scores.json", _json(document))
+    write_model(folder, training, tokenizer, document)
+    _log_done(training)
+    return document
+
+
+def _log_done(training: Training) -> None:
+    state = training.state
+    own = sum(p.numel() for task in training.data for p in training.model.own_parameters(task))
+    total = sum(parameter.numel() for parameter in training.model.parameters())
+    rows = {
+        name: {
+            split: table.num_rows
+            for split in ("train", "dev", "test")
+            if (table := getattr(item, split)) is not None
+        }
+        for name, item in training.data.items()
+    }
+    training.log.write(
+        "done",
+        seconds=round(state.seconds, 3),
+        tokens=state.tokens,
+        tokens_per_second=round(state.tokens / max(state.seconds, 1e-9)),
+        parameters=total - own,
+        model_parameters=total,
+        encoder=training.recipe.encoder,
+        precision="bf16" if training.compute.dtype == torch.bfloat16 else "fp32",
+        rows=rows,
+        drawn={name: {"rows": count} for name, count in state.drawn.items()},
+    )
+
+
+def write_model(
+    folder: Path, training: Training, tokenizer: Tokenizer, scores: dict[str, Any] | None = None
+) -> None:
+    """Write `model/` from the best tensors; an interrupted run's scores are those of its best evaluation."""
+    restore_best(training)
+    best = training.state.best
+    if scores is None:
+        scores = best["scores"] if best is not None else scores_to_dict({})
+        write_atomically(folder / "scores.json", _json(scores))
+    recipe = training.recipe
+    sources = {
+        name: task.model_dump(
+            mode="json", include={"text", "label", "id", "labels", "range"}, exclude_none=True
+        )
+        for name, task in recipe.tasks.items()
+    }
+    settings = {"max_length": recipe.max_length, "encoder_name": recipe.encoder, "sources": sources}
+    save_model(folder / "model", training.model, settings)
+    tokenizer.save(folder / "model")
+    card = model_card(recipe, training.model.tasks, scores)
+    write_atomically(folder / "model" / "README.md", card.encode())
+
+
+def restore_best(training: Training) -> None:
+    """Go back to the weights that did best on the dev rows."""
+    if training.best_path.exists():
+        training.model.load_state_dict(load_file(training.best_path))
+
+
+def _write_predictions(path: Path, data: TaskData, split: str, found: Answers) -> None:
+    """One line a row: its number, id, the right answer where known, the model's answer and probabilities."""
+    path.parent.mkdir(exist_ok=True)
+    table, task = getattr(data, split), data.task
+    decided = decide(task, found)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", "id", "target", "answer", *(f"p({label})" for label in task.labels)])
+        for row in range(table.num_rows):
+            target = "" if table.targets is None else _word(task, table.targets[row])
+            shares = [f"{value:.6f}" for value in found[row]] if task.labels else []
+            writer.writerow([row, table.row_id(row), target, _word(task, decided[row]), *shares])
+
+
+def _word(task: Task, value: Any) -> str:
+    """A class number, a set of labels or a value as a user writes it."""
+    match task.kind:
+        case "classification":
+            return task.labels[int(value)]
+        case "multilabel":
+            return ",".join(label for label, given in zip(task.labels, value, strict=True) if given)
+        case "regression":
+            return f"{float(value):.6g}"
+
+
+def _baselines(data: TaskData, written: TaskRecipe, seed: int) -> dict[str, float]:
+    """The task's metric without an encoder: the commonest answer, and TF-IDF with a linear model."""
+    assert data.train is not None
+    assert data.dev is not None
+    task = data.task
+    targets = np.asarray(data.train.targets), np.asarray(data.dev.targets)
+    texts = [
+        [row.texts for row in read_rows(Path(p), written) if isinstance(row, Row)] for p in _files(written)
+    ]
+    found = {"majority": majority(task, *targets)[task.metric]}
+    # Rows that the table leaves out as bad would shift texts against targets.
+    if [len(part) for part in texts] == [len(part) for part in targets]:
+        found["tfidf"] = tfidf(task, texts[0], targets[0], texts[1], targets[1], seed)[task.metric]
+    return {name: round(value, 6) for name, value in found.items()}
+
+
+def _files(written: TaskRecipe) -> tuple[str, str]:
+    assert written.dev is not None
+    return written.train, written.dev
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()

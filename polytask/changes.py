@@ -14,9 +14,11 @@ def apply_changes(values: dict[str, Any], changes: Iterable[str]) -> dict[str, A
         if not sign or not path.strip():
             raise RecipeError(f"--set should look like phases.0.lr=1e-4. Found {change!r}.")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
+            parsed = tomllib.loads(f"value = {text}")
         except tomllib.TOMLDecodeError:
-            value = text.strip()  # a bare word needs no quotes on a command line
+            parsed = {}
+        # A bare word needs no quotes on a command line; a line break must not smuggle in a second key.
+        value = parsed["value"] if list(parsed) == ["value"] else text.strip()
         values = _with_value(values, path.strip().split("."), value, change)
     return values
 

@@ -45,9 +45,8 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
     checked = check(recipe)
     config = read_config(locate_encoder(recipe.encoder, recipe.base))
     with torch.device("meta"):
-        model = MultitaskModel(
-            Encoder(config), {name: item.task for name, item in checked.items()}, torch.Generator()
-        )
+        tasks_of_model = {name: item.task for name, item in checked.items()}
+        model = MultitaskModel(Encoder(config), tasks_of_model, torch.Generator(), recipe.adapter)
     rows = {
         name: {split.name: split.scan.num_rows for split in item.splits} for name, item in checked.items()
     }
@@ -58,7 +57,7 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
         phase = plan_phase(recipe, number, sizes)
         phases.append(
             {
-                "train": written.train,
+                "train": ", ".join(written.train),
                 "tasks": list(phase.tasks),
                 "epochs": written.epochs,
                 "updates": phase.updates,

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     PrivateAttr,
@@ -18,6 +16,17 @@ from pydantic import (
 )
 
 from polytask.changes import apply_changes
+from polytask.choices import (
+    Adapter,
+    AdapterRecipe,
+    Combine,
+    CombineRecipe,
+    Head,
+    HeadRecipe,
+    Sampler,
+    SamplerRecipe,
+    Table,
+)
 from polytask.errors import RecipeError, one_of
 from polytask.explain import explain
 
@@ -40,7 +49,8 @@ METRICS_OF_KIND: dict[str, tuple[Metric, ...]] = {
     "regression": ("pearson", "spearman", "mse"),
     "multilabel": ("f1_macro", "f1", "accuracy"),
 }
-DEFAULT_LR = {"heads": 1e-3}  # nothing pretrained moves, so a high rate is safe
+TRAIN_WORD = re.compile(r"all|heads|adapters|top-[1-9][0-9]{0,2}")
+DEFAULT_LR = {"heads": 2e-3}  # nothing pretrained moves, so a high rate is safe
 FINE_TUNING_LR = 5e-5
 
 
@@ -52,15 +62,6 @@ def _as_word_or_list(value: tuple[str, ...]) -> object:
     return value[0] if len(value) == 1 else list(value)
 
 
-def _as_table(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-def _as_word_or_table(value: "Choice") -> object:
-    table = value.model_dump(exclude_none=True)
-    return table["kind"] if list(table) == ["kind"] else table
-
-
 def _as_strings(value: object) -> object:
     """Labels may be written as numbers; a list is read as names, a table as `found in the file` -> name."""
     if isinstance(value, list):
@@ -70,40 +71,7 @@ def _as_strings(value: object) -> object:
     return value
 
 
-class Table(BaseModel):
-    """A table of a recipe: unknown keys are mistakes and values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Choice(Table):
-    """A choice by name that may carry options: `"pal"` or `{ kind = "pal", size = 204 }`."""
-
-    kind: str
-
-
-class SamplerRecipe(Choice):
-    """How an update's draws are chosen among the tasks."""
-
-    kind: Literal["round_robin", "proportional", "annealed", "joint"] = "annealed"
-
-
-class CombineRecipe(Choice):
-    """How the gradients of an update's draws become one."""
-
-    kind: Literal["sum"] = "sum"
-
-
-class AdapterRecipe(Choice):
-    """Task-specific layers inside or on top of the encoder."""
-
-    kind: Literal["none"] = "none"
-
-
 Words = Annotated[tuple[str, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]
-Sampler = Annotated[SamplerRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
-Combine = Annotated[CombineRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
-Adapter = Annotated[AdapterRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
 
 
 class TaskRecipe(Table):
@@ -119,8 +87,8 @@ class TaskRecipe(Table):
     labels: Annotated[dict[str, str] | None, BeforeValidator(_as_strings)] = None
     range: tuple[float, float] | None = None
     pairs: Pairs | None = None
-    head: Literal["linear"] = "linear"
-    pooling: Pooling = "mean"
+    head: Head = HeadRecipe()
+    pooling: Pooling | None = None
     dropout: float = Field(default=0.1, ge=0, lt=1)
     metric: Metric | None = None
     bad_rows: BadRows | None = None
@@ -150,8 +118,9 @@ class TaskRecipe(Table):
 class PhaseRecipe(Table):
     """A stretch of training with its own tasks, trainable part, schedule and learning rate."""
 
-    tasks: tuple[str, ...] | None = None
-    train: str = Field(default="all", pattern=r"^(all|heads|adapters|top-[1-9][0-9]?)$")
+    tasks: tuple[str, ...] | None = Field(default=None, min_length=1)
+    train: Words = Field(default=("all",), min_length=1)  # a word, or patterns of parameter names
+    adapters: bool = True  # whether task-specific layers take part
     epochs: int = Field(default=3, ge=1, le=10_000)
     steps_per_epoch: int | None = Field(default=None, ge=1)
     batch_size: int = Field(default=32, ge=1, le=65_536)
@@ -170,6 +139,14 @@ class PhaseRecipe(Table):
         if isinstance(values, dict) and "lr" not in values:
             return {**values, "lr": DEFAULT_LR.get(str(values.get("train")), FINE_TUNING_LR)}
         return values
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        word = self.train[0]
+        if len(self.train) == 1 and not TRAIN_WORD.fullmatch(word) and not set(word) & set(".*"):
+            words = ("all", "heads", "adapters", "top-N", "patterns such as 'encoder.layers.5.*'")
+            raise ValueError(f"train {one_of(words, word)}")
+        return self
 
 
 class Recipe(Table):
@@ -233,7 +210,7 @@ class Recipe(Table):
             raise RecipeError("\n".join(explain(error, _keys_at))) from None
         recipe._base = Path(base) if base is not None else Path.cwd()
         recipe._check_names()
-        return recipe
+        return recipe._with_poolings()
 
     def to_toml(self) -> str:
         """The recipe with every default filled in."""
@@ -245,6 +222,16 @@ class Recipe(Table):
         """A copy with top-level values replaced, keeping the folder that paths start from."""
         return self.model_copy(update=values)
 
+    def _with_poolings(self) -> "Recipe":
+        """Fill in each task's pooling: attention where the encoder stays frozen, the mean elsewhere."""
+        frozen = all(phase.train == ("heads",) for phase in self.phases)
+        pooling = "attention" if frozen else "mean"
+        tasks = {
+            name: task.model_copy(update={"pooling": task.pooling or pooling})
+            for name, task in self.tasks.items()
+        }
+        return self.changed(tasks=tasks)
+
     def _check_names(self) -> None:
         wrong = [
             f"tasks.{name!r}: a task name should be letters, digits, '_' and '-', at most 64. Found {name!r}."
@@ -255,10 +242,20 @@ class Recipe(Table):
             for name in phase.tasks or ():
                 if name not in self.tasks:
                     wrong.append(f"phases.{number}.tasks {one_of(self.tasks, name)}")
-            if phase.train == "adapters" and self.adapter.kind == "none":
+            if len(set(phase.tasks or ())) < len(phase.tasks or ()):
+                wrong.append(f"phases.{number}.tasks should name each task once. Found {list(phase.tasks or ())}.")
+            if phase.train == ("adapters",) and self.adapter.kind == "none":
                 wrong.append(
                     f"phases.{number}.train is 'adapters', but adapter.kind is 'none': nothing to train."
                 )
+        for name, task in self.tasks.items():
+            separate = len(task.text) == 2 and (task.pairs or self.pairs) == "separate"
+            if task.head.kind == "cosine" and not separate:
+                wrong.append(
+                    f"tasks.{name}.head 'cosine' compares two sentences: it needs pairs = 'separate'."
+                )
+            if task.head.kind == "cosine" and task.kind == "multilabel":
+                wrong.append(f"tasks.{name}.head 'cosine' gives one number. Found kind 'multilabel'.")
         if wrong:
             raise RecipeError("\n".join(wrong))
 
@@ -271,6 +268,7 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         "sampler": SamplerRecipe,
         "combine": CombineRecipe,
         "adapter": AdapterRecipe,
+        "head": HeadRecipe,
     }
     named = [part for part in location[:-1] if part in tables]
     return list((tables[str(named[-1])] if named else Recipe).model_fields)

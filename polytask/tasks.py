@@ -1,8 +1,9 @@
 """What a task is: its inputs, kind, labels, loss and metric."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from polytask.choices import HeadRecipe
 from polytask.recipe import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling, Recipe
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Task:
     range: tuple[float, float] | None  # of a regression's values
     metric: Metric
     pairs: Pairs = "joined"
-    head: str = "linear"
+    head: HeadRecipe = field(default_factory=HeadRecipe)
     pooling: Pooling = "mean"
     dropout: float = 0.1
 
@@ -48,51 +49,63 @@ class Task:
             metric=written.metric or DEFAULT_METRIC[written.kind],
             pairs=written.pairs or recipe.pairs,
             head=written.head,
-            pooling=written.pooling,
+            pooling=written.pooling or "mean",
             dropout=written.dropout,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a model's `config.json`."""
-        return asdict(self)
+        return {**asdict(self), "head": self.head.model_dump(exclude_none=True)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Task":
         """The inverse of `to_dict`."""
         span = values["range"]
-        return cls(**{**values, "labels": tuple(values["labels"]), "range": tuple(span) if span else None})
+        read = {
+            "labels": tuple(values["labels"]),
+            "range": tuple(span) if span else None,
+            "head": HeadRecipe.model_validate(values["head"]),
+        }
+        return cls(**{**values, **read})
 
 
 def loss_per_row(task: Task, outputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """Losses [B] from outputs [B, num_outputs] and targets [B] (multilabel: [B, num_outputs])."""
+    """Losses [B] from a head's outputs [B, num_outputs] and targets [B] (multilabel: [B, num_outputs])."""
     from torch.nn import functional as F
 
     outputs = outputs.float()
     match task.kind:
+        case "classification" if task.head.kind == "cosine":
+            return F.mse_loss(outputs.squeeze(1), targets.to(outputs.dtype), reduction="none")
         case "classification":
             return F.cross_entropy(outputs, targets, reduction="none")
         case "multilabel":
             return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
         case "regression":
-            middle, unit = _scale(task)
+            middle, unit = value_scale(task)
             return F.mse_loss(outputs.squeeze(1), (targets - middle) / unit, reduction="none")
 
 
 def answers(task: Task, outputs: "Tensor") -> "Tensor":
     """Probabilities [B, num_outputs], or a regression's values [B, 1] clamped to its range."""
+    import torch
+
     outputs = outputs.float()
     match task.kind:
+        case "classification" if task.head.kind == "cosine":
+            second = outputs.clamp(0, 1)
+            return torch.cat([1 - second, second], dim=1)
         case "classification":
             return outputs.softmax(dim=1)
         case "multilabel":
             return outputs.sigmoid()
         case "regression":
             assert task.range is not None
-            middle, unit = _scale(task)
+            middle, unit = value_scale(task)
             return (outputs * unit + middle).clamp(*task.range)
 
 
-def _scale(task: Task) -> tuple[float, float]:
+def value_scale(task: Task) -> tuple[float, float]:
     """A regression's middle and unit: its range is four units wide, so that its loss is about as large as the
     cross-entropies beside it whatever the range is, and an untrained head answers the middle."""
     assert task.range is not None, "a regression's range is known once its data was read"

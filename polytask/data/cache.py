@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from polytask.errors import DataError
+from polytask.files import write_bytes
 
 BLOCK = 2**20
 
@@ -54,16 +55,10 @@ def build_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_file(final: Path, content: bytes) -> None:
-    """Write a small file in one step."""
+    """Write a small file of the cache in one step."""
     with writable(final.parent):
         final.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".new-", dir=final.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(name, final)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        write_bytes(final, content)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from polytask.data.batches import Collator, budget_batches
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import table_from_texts
-from polytask.errors import UserError, did_you_mean
+from polytask.errors import ModelError, UserError, one_of
 from polytask.evaluate.metrics import THRESHOLD
 from polytask.evaluate.scoring import TOKENS_PER_BATCH, Answers, answer_table
 from polytask.model.compute import Compute, Precision, choose_compute
@@ -74,8 +74,7 @@ class Model:
     def task(self, name: str) -> Task:
         """A task by name."""
         if name not in self.tasks:
-            near = did_you_mean(name, self.tasks)
-            raise UserError(f"this model has no task {name!r}{near} It has {', '.join(self.tasks)}.")
+            raise UserError(f"the task {one_of(self.tasks, name)}")
         return self.tasks[name]
 
     def source(self, name: str) -> TaskRecipe:

@@ -63,6 +63,8 @@ class Slots:
 
     layers: Sequence[LayerSlots]
     on_top: Slot | None = None
+    first: int = 0  # the lowest layer with a slot in use; the number of layers where only `on_top` is
+    rows: Tensor | None = None  # of the batch's sequences, those that go on from `first`; None: all, once
 
 
 NO_SLOTS = LayerSlots()
@@ -78,6 +80,24 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropo
         scores = scores + bias
     weights = scores.softmax(dim=-1)
     return (dropout(weights) if dropout is not None else weights) @ value
+
+
+def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value, each [B, H, L, D/H], from one [B, L, 3 D]."""
+    query, key, value = torch.unflatten(qkv, 2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    return query, key, value
+
+
+def merge_heads(heads: Tensor) -> Tensor:
+    """[B, H, L, D/H] to [B, L, D]."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def _go_on_with(rows: Tensor | None, hidden: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """From here on each task has its own copy of a text that several tasks are asked of."""
+    if rows is None:
+        return hidden, bias
+    return hidden[rows], bias[rows] if bias is not None else None
 
 
 def _linear(layer: nn.Linear, hidden: Tensor, name: str, slots: LayerSlots) -> Tensor:
@@ -98,12 +118,8 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Tensor, bias: Tensor | None, slots: LayerSlots, dropout: Dropout | None
     ) -> Tensor:
-        batch, length, width = hidden.shape
-        qkv = _linear(self.qkv, hidden, "qkv", slots)
-        heads = qkv.view(batch, length, 3, self.num_heads, width // self.num_heads)
-        query, key, value = heads.permute(2, 0, 3, 1, 4).unbind(0)  # each [B, H, L, D/H]
-        mixed = attend(query, key, value, bias, dropout)
-        return _linear(self.output, mixed.transpose(1, 2).reshape(batch, length, width), "output", slots)
+        query, key, value = split_heads(_linear(self.qkv, hidden, "qkv", slots), self.num_heads)
+        return _linear(self.output, merge_heads(attend(query, key, value, bias, dropout)), "output", slots)
 
 
 @final
@@ -207,10 +223,14 @@ class Encoder(nn.Module):
         for number, layer in enumerate(self.layers):
             trained = number + 1 >= frozen_layers
             with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+                if slots is not None and number == slots.first:
+                    hidden, bias = _go_on_with(slots.rows, hidden, bias)
                 layer_slots = slots.layers[number] if slots is not None else NO_SLOTS
                 hidden = layer(hidden, bias, layer_slots, dropout if trained else None)
             states.append(hidden)
         if slots is not None and slots.on_top is not None:
+            if slots.first == len(self.layers):
+                hidden, bias = _go_on_with(slots.rows, hidden, bias)
             states[-1] = slots.on_top(hidden, bias)
         return states
 

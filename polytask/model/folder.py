@@ -10,7 +10,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from polytask.choices import AdapterRecipe
 from polytask.errors import ModelError
+from polytask.files import write_bytes, write_whole
 from polytask.model.multitask import MultitaskModel
 from polytask.model.names import config_from_dict, config_to_dict
 from polytask.model.weights import build_encoder, encoder_tensors
@@ -30,16 +32,16 @@ def save_model(folder: Path, model: MultitaskModel, settings: Mapping[str, Any])
         "version": VERSION,
         **settings,
         "encoder": config_to_dict(model.encoder.config),
+        "adapter": {**model.adapter.model_dump(exclude_none=True), "on": model.adapters_on},
         "tasks": {name: task.to_dict() for name, task in model.tasks.items()},
     }
     tensors = {f"encoder.{name}": tensor for name, tensor in encoder_tensors(model.encoder).items()}
     tensors |= {
         name: tensor for name, tensor in model.state_dict().items() if not name.startswith("encoder.")
     }
-    part = folder / "model.safetensors.part"
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part)
-    part.replace(folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(folder / "model.safetensors", lambda unfinished: save_file(whole, unfinished))
+    write_bytes(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
 def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
@@ -47,6 +49,9 @@ def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
     config = read_model_config(folder)
     try:
         tasks = {name: Task.from_dict(values) for name, values in config["tasks"].items()}
+        chosen = dict(config["adapter"])
+        adapters_on = bool(chosen.pop("on"))
+        adapter = AdapterRecipe.model_validate(chosen)
         encoder_config = config_from_dict(config["encoder"], folder / "config.json")
         tensors = load_file(folder / "model.safetensors")
     except (OSError, SafetensorError) as error:
@@ -57,8 +62,11 @@ def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
     if names:
         raise ModelError(f"{folder / 'config.json'}: {names[0]!r} is not a task name.")
     shared = {k.removeprefix("encoder."): v for k, v in tensors.items() if k.startswith("encoder.")}
-    encoder, _ = build_encoder(encoder_config, shared, folder / "model.safetensors")
-    model = MultitaskModel(encoder, tasks, torch.Generator())
+    encoder, report = build_encoder(encoder_config, shared, folder / "model.safetensors")
+    if report.missing:
+        raise ModelError(f"{folder / 'model.safetensors'}: {report}")
+    model = MultitaskModel(encoder, tasks, torch.Generator(), adapter)
+    model.adapters_on = adapters_on
     own = {name: tensor for name, tensor in tensors.items() if not name.startswith("encoder.")}
     missing, unexpected = [], []
     try:

@@ -5,92 +5,93 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from polytask.batch import Tokens
+from polytask.choices import HeadRecipe
+from polytask.model.adapters.rows import small_linear
 from polytask.model.dropout import Dropout
 from polytask.model.encoder import Encoder, EncoderConfig
-from polytask.tasks import Task
+from polytask.model.readers import AttentionPooling, RecurrentReader, mean_pool
+from polytask.tasks import Task, value_scale
 
-INIT_STD = 0.02
-POOLING_HEADS = 8
-LAST_LAYER_LEAD = 2.0  # the last state starts with e^2 times the weight of any other
-
-
-def mean_pool(hidden: Tensor, tokens: Tokens) -> Tensor:
-    """The mean over real tokens, [B, D]."""
-    mask = tokens.mask().unsqueeze(1).to(hidden.dtype)  # [B, 1, L]
-    return (mask @ hidden).squeeze(1) / tokens.lengths.unsqueeze(1)
+LARGE_FACTOR = 2  # the hidden layer of a large head, in widths of what it reads
+RECURRENT_SIZE = {"rnn": 128, "lstm": 256}
 
 
 @final
-class AttentionPooling(nn.Module):
-    """Learned queries over a learned mix of the layers' states: it draws more from a frozen encoder."""
+class Head(nn.Module):
+    """Reads one vector a sequence, compares the two of a separate pair, and maps to outputs.
 
-    def __init__(self, config: EncoderConfig, generator: torch.Generator) -> None:
-        super().__init__()
-        self.layer_weights = nn.Parameter(torch.zeros(config.num_layers + 1))
-        self.scores = _linear(config.width, POOLING_HEADS, generator)
-        self.values = _linear(config.width, config.width, generator)
-        with torch.no_grad():
-            self.layer_weights[-1] = LAST_LAYER_LEAD
-
-    def forward(self, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None) -> Tensor:
-        weights = self.layer_weights.softmax(0).to(states[-1].dtype)
-        hidden = weights[0] * states[0]
-        for weight, state in zip(weights[1:], states[1:], strict=True):
-            hidden = hidden + weight * state
-        values = self.values(hidden).unflatten(2, (POOLING_HEADS, -1))  # [B, L, H, D/H]
-        scores = self.scores(dropout(hidden) if dropout is not None else hidden).float()  # [B, L, H]
-        scores = scores.masked_fill(~tokens.mask().unsqueeze(2), float("-inf"))
-        shares = scores.softmax(dim=1).to(values.dtype)
-        return torch.einsum("blh,blhd->bhd", shares, values).flatten(1)
-
-
-@final
-class LinearHead(nn.Module):
-    """Pooling, dropout and one linear layer; of separate pairs, on u, v, |u - v| and u * v."""
+    The outputs of a separate pair come from u, v, |u - v| and u * v, or from the cosine of u and v.
+    """
 
     def __init__(self, task: Task, config: EncoderConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.task = task
-        self.pooling = AttentionPooling(config, generator) if task.pooling == "attention" else None
-        self.output = _linear((4 if task.separate else 1) * config.width, task.num_outputs, generator)
+        chosen = task.head
+        num_features = config.width
+        self.reader: AttentionPooling | RecurrentReader | None = None
+        if chosen.kind == "rnn" or chosen.kind == "lstm":
+            size = chosen.size or RECURRENT_SIZE[chosen.kind]
+            self.reader = RecurrentReader(chosen.kind, config.width, size, bool(chosen.cls), generator)
+            num_features = size + (config.width if chosen.cls else 0)
+        elif task.pooling == "attention":
+            self.reader = AttentionPooling(config, generator)
+        if chosen.kind != "cosine":
+            num_features *= 4 if task.separate else 1
+            self.output = output_layers(chosen, num_features, task.num_outputs, generator)
 
     def forward(
         self, encoder: Encoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
     ) -> Tensor:
-        """Outputs [rows, num_outputs] from the states [B, L, D] of the task's sequences."""
-        match self.task.pooling:
-            case "cls":
-                features = states[-1][:, 0]
-            case "pooler":
-                features = encoder.pool(states[-1])
-            case "mean":
-                features = mean_pool(states[-1], tokens)
-            case "attention":
-                assert self.pooling is not None
-                features = self.pooling(states, tokens, dropout)
+        """Outputs [rows, num_outputs] (of a cosine head [rows, 1]) from the sequences' states [B, L, D]."""
+        features = self._read(encoder, states, tokens, dropout)
+        if self.task.head.kind == "cosine":
+            return self._cosine(dropout(features) if dropout is not None else features)
         if self.task.separate:
             features = pair_features(features)
-        return self.output(dropout(features) if dropout is not None else features)
+        for layer in self.output:
+            if dropout is not None and isinstance(layer, nn.Linear):
+                features = dropout(features)
+            features = layer(features)
+        return features
+
+    def _read(
+        self, encoder: Encoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
+    ) -> Tensor:
+        if self.reader is not None:
+            return self.reader(states, tokens, dropout)
+        match self.task.pooling:
+            case "cls":
+                return states[-1][:, 0]
+            case "pooler":
+                return encoder.pool(states[-1])
+            case _:
+                return mean_pool(states[-1], tokens)
+
+    def _cosine(self, features: Tensor) -> Tensor:
+        first, second = features.float().chunk(2)
+        cosine = F.cosine_similarity(first, second, dim=1).unsqueeze(1)
+        if self.task.kind == "classification":
+            return cosine * (self.task.head.scale or 1.0)
+        assert self.task.range is not None
+        middle, unit = value_scale(self.task)
+        return (cosine * (self.task.head.scale or self.task.range[1]) - middle) / unit
 
 
-HEADS = {"linear": LinearHead}
-
-
-def build_head(task: Task, config: EncoderConfig, generator: torch.Generator) -> LinearHead:
-    """The head that a task names, for an encoder of these sizes."""
-    return HEADS[task.head](task, config, generator)
+def output_layers(
+    chosen: HeadRecipe, num_features: int, num_outputs: int, generator: torch.Generator
+) -> nn.Sequential:
+    """One linear layer, or two with a GELU between; dropout stands before each."""
+    if chosen.kind in ("hidden", "large"):
+        size = chosen.size or num_features * (LARGE_FACTOR if chosen.kind == "large" else 1)
+        first = small_linear(num_features, size, generator)
+        return nn.Sequential(first, nn.GELU(), small_linear(size, num_outputs, generator))
+    return nn.Sequential(small_linear(num_features, num_outputs, generator))
 
 
 def pair_features(pooled: Tensor) -> Tensor:
     """u, v, |u - v|, u * v, [B, 4 D], from the vectors [2 B, D] of first and second sentences."""
     first, second = pooled.chunk(2)
     return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
-
-
-def _linear(num_inputs: int, num_outputs: int, generator: torch.Generator) -> nn.Linear:
-    layer = nn.Linear(num_inputs, num_outputs)
-    nn.init.normal_(layer.weight, std=INIT_STD, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer

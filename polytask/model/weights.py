@@ -1,8 +1,7 @@
 """An encoder out of a Hugging Face folder, and back into one."""
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from polytask.errors import ModelError
+from polytask.files import write_whole
 from polytask.model.checkpoint_files import read_json, read_tensors
 from polytask.model.encoder import Encoder, EncoderConfig
 from polytask.model.names import PREFIXES, config_from_dict, config_to_dict, tensor_names
@@ -115,8 +115,8 @@ def save_encoder(encoder: Encoder, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in encoder_tensors(encoder).items()}
     text = json.dumps(config_to_dict(encoder.config), indent=2) + "\n"
-    _write_whole(folder / "model.safetensors", lambda path: save_file(tensors, path, {"format": "pt"}))
-    _write_whole(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(folder / "model.safetensors", lambda path: save_file(tensors, path, {"format": "pt"}))
+    write_whole(folder / "config.json", lambda path: path.write_text(text, encoding="utf-8"))
 
 
 class _NoInitialValues(TorchFunctionMode):
@@ -176,17 +176,3 @@ def _listed(names: tuple[str, ...]) -> str:
     shown = ", ".join(repr(name) for name in names[:SHOWN_NAMES])
     rest = len(names) - SHOWN_NAMES
     return f"{shown} and {rest} more" if rest > 0 else shown
-
-
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.touch()
-    mode = unfinished.stat().st_mode  # what the user's umask gives; safetensors would leave 0600
-    try:
-        write(unfinished)
-        unfinished.chmod(mode)
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

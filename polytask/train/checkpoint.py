@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,39 +11,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from polytask.files import write_bytes, write_whole
+
 KEPT = 2  # the newest, and one to fall back on
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader finds the old content or the new, never a part of it."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors to one safetensors file, atomically."""
-    part = path.with_name(f"{path.name}.part")
+    """Write tensors to one safetensors file, whole or not at all."""
+    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except SafetensorError as error:
-        part.unlink(missing_ok=True)
+        write_whole(path, lambda unfinished: save_file(whole, unfinished))
+    except SafetensorError as error:  # as safetensors calls a full disk
         raise OSError(f"{path}: cannot be written ({error})") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
 
 
 def save_checkpoint(folder: Path, update: int, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
@@ -53,7 +31,7 @@ def save_checkpoint(folder: Path, update: int, tensors: Mapping[str, Tensor], st
     path = folder / f"update-{update:08d}.safetensors"
     save_tensors(path, tensors)
     record = {**state, "sha256": _sha256(path)}
-    write_atomically(path.with_suffix(".json"), json.dumps(record).encode())
+    write_bytes(path.with_suffix(".json"), json.dumps(record).encode())
     for old in sorted(folder.glob("update-*.json"))[:-KEPT]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)
@@ -97,13 +75,3 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Ten
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last through a power cut."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -125,7 +125,7 @@ class Training:
             self.log.write(
                 "phase",
                 phase=phase.number,
-                train=phase.recipe.train,
+                train=", ".join(phase.recipe.train),
                 tasks=list(phase.tasks),
                 epochs=phase.recipe.epochs,
                 updates=phase.updates,
@@ -196,6 +196,7 @@ class Training:
                 "epoch": epoch,
                 "update": self.state.total_updates,
                 "mean": mean,
+                "adapters_on": self.model.adapters_on,
                 "scores": scores_to_dict(scores),
             }
         self.state.epochs_without_gain = 0 if better else self.state.epochs_without_gain + 1

@@ -13,14 +13,15 @@ from safetensors.torch import load_file
 from polytask.data.prepare import TaskData
 from polytask.data.rows import Row, read_rows
 from polytask.data.tokenizer import Tokenizer
+from polytask.data.tokens import TokenTable
 from polytask.evaluate.baselines import majority, tfidf
 from polytask.evaluate.metrics import decide
 from polytask.evaluate.scoring import Answers, TaskScore, answer_table, score_answers, scores_to_dict
+from polytask.files import write_bytes
 from polytask.model.folder import save_model
 from polytask.recipe import TaskRecipe
 from polytask.tasks import Task
 from polytask.train.card import model_card
-from polytask.train.checkpoint import write_atomically
 from polytask.train.loop import Training
 
 
@@ -46,7 +47,7 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
         document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
     if training.state.best is not None:
         document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}
-    write_atomically(folder / "scores.json", _json(document))
+    write_bytes(folder / "scores.json", _json(document))
     write_model(folder, training, tokenizer, document)
     _log_done(training)
     return document
@@ -86,7 +87,7 @@ def write_model(
     best = training.state.best
     if scores is None:
         scores = best["scores"] if best is not None else scores_to_dict({})
-        write_atomically(folder / "scores.json", _json(scores))
+        write_bytes(folder / "scores.json", _json(scores))
     recipe = training.recipe
     sources = {
         name: task.model_dump(
@@ -98,13 +99,15 @@ def write_model(
     save_model(folder / "model", training.model, settings)
     tokenizer.save(folder / "model")
     card = model_card(recipe, training.model.tasks, scores)
-    write_atomically(folder / "model" / "README.md", card.encode())
+    write_bytes(folder / "model" / "README.md", card.encode())
 
 
 def restore_best(training: Training) -> None:
     """Go back to the weights that did best on the dev rows."""
     if training.best_path.exists():
         training.model.load_state_dict(load_file(training.best_path))
+    if training.state.best is not None:
+        training.model.adapters_on = training.state.best["adapters_on"]
 
 
 def _write_predictions(path: Path, data: TaskData, split: str, found: Answers) -> None:
@@ -138,19 +141,20 @@ def _baselines(data: TaskData, written: TaskRecipe, seed: int) -> dict[str, floa
     assert data.dev is not None
     task = data.task
     targets = np.asarray(data.train.targets), np.asarray(data.dev.targets)
-    texts = [
-        [row.texts for row in read_rows(Path(p), written) if isinstance(row, Row)] for p in _files(written)
-    ]
-    found = {"majority": majority(task, *targets)[task.metric]}
-    # Rows that the table leaves out as bad would shift texts against targets.
-    if [len(part) for part in texts] == [len(part) for part in targets]:
-        found["tfidf"] = tfidf(task, texts[0], targets[0], texts[1], targets[1], seed)[task.metric]
+    train_texts = _texts(written.train, written, data.train)
+    dev_texts = _texts(str(written.dev), written, data.dev)
+    found = {
+        "majority": majority(task, *targets)[task.metric],
+        "tfidf": tfidf(task, train_texts, targets[0], dev_texts, targets[1], seed)[task.metric],
+    }
     return {name: round(value, 6) for name, value in found.items()}
 
 
-def _files(written: TaskRecipe) -> tuple[str, str]:
-    assert written.dev is not None
-    return written.train, written.dev
+def _texts(file: str, written: TaskRecipe, table: TokenTable) -> list[tuple[str, ...]]:
+    """The texts of a table's rows, which are those of its file less the bad ones."""
+    kept = set(table.lines.tolist())
+    rows = read_rows(Path(file), written, labelled=False)
+    return [row.texts for row in rows if isinstance(row, Row) and row.line in kept]
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

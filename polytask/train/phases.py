@@ -1,13 +1,18 @@
 """What a phase comes to once the data is known: its tasks, updates, schedule and trainable part."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from torch import nn
 
-from polytask.model.multitask import MultitaskModel
+from polytask.errors import RecipeError
+from polytask.model.multitask import MultitaskModel, module_name
 from polytask.recipe import PhaseRecipe, Recipe
 from polytask.train.samplers import Progress, Sampler, task_shares
+
+OWN_PARTS = ("heads", "adapters")
 
 
 @dataclass(frozen=True)
@@ -55,26 +60,62 @@ class TrainablePart:
     """What a phase moves, and how much of the encoder below it needs no gradient."""
 
     parameters: tuple[nn.Parameter, ...]
-    frozen_layers: int  # as `Encoder.forward` takes it
+    frozen_layers: int  # as `Encoder.states` takes it
 
 
 def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
-    """Switch gradients on for what the phase trains and off for everything else."""
-    layers = model.encoder.config.num_layers
-    own = [parameter for task in phase.tasks for parameter in model.own_parameters(task)]
-    shared: list[nn.Parameter] = []
+    """Switch gradients on for what the phase trains and off for everything else.
+
+    Heads and task-specific layers of tasks that are not in the phase never move.
+    """
+    model.adapters_on = phase.recipe.adapters and len(model.adapters) > 0
+    own = tuple(f"{part}.{module_name(task)}." for part in OWN_PARTS for task in phase.tasks)
+    candidates = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if name.startswith(("encoder.", *own)) and (model.adapters_on or not name.startswith("adapters."))
+    }
+    chosen = {name: candidates[name] for name in candidates if _is_chosen(name, phase, model)}
+    if not chosen:
+        raise RecipeError(f"phases.{phase.number}.train {list(phase.recipe.train)} names no parameter.")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in chosen)
+    return TrainablePart(tuple(chosen.values()), _frozen_layers(model, chosen))
+
+
+def _is_chosen(name: str, phase: Phase, model: MultitaskModel) -> bool:
+    """Whether `train` of the phase's recipe names a parameter."""
+    own = not name.startswith("encoder.")
     match phase.recipe.train:
-        case "all":
-            shared, frozen_layers = list(model.encoder.parameters()), 0
-        case "heads" | "adapters":
-            frozen_layers = layers + 1
-        case top:
-            kept = min(int(top.removeprefix("top-")), layers)
-            frozen_layers = layers - kept + 1
-            for module in [*model.encoder.layers[layers - kept :], model.encoder.pooler]:
-                shared.extend(module.parameters() if module is not None else ())
-    chosen = (*shared, *own)
-    model.requires_grad_(False)
-    for parameter in chosen:
-        parameter.requires_grad_(True)
-    return TrainablePart(chosen, frozen_layers)
+        case ("all",):
+            return True
+        case ("heads",):
+            return name.startswith("heads.")
+        case ("adapters",):  # what a task has alone: without its head an adapter could serve nothing
+            return own
+        case (word,) if word.startswith("top-"):
+            bottom = model.encoder.config.num_layers - int(word.removeprefix("top-"))
+            layer = _layer_of(name)
+            return own or name.startswith("encoder.pooler.") or (layer is not None and layer >= bottom)
+        case patterns:
+            return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _frozen_layers(model: MultitaskModel, chosen: Iterable[str]) -> int:
+    """The embeddings and layers below everything that is trained, which need no gradient."""
+    lowest = model.encoder.config.num_layers + 1
+    for name in chosen:
+        layer = _layer_of(name)
+        if name.startswith("encoder.embeddings."):
+            return 0
+        if layer is not None:
+            lowest = min(lowest, layer + 1)
+        if name.startswith("adapters."):
+            lowest = min(lowest, model.first_adapted + 1)
+    return lowest
+
+
+def _layer_of(name: str) -> int | None:
+    """The encoder layer that a parameter belongs to."""
+    found = re.match(r"encoder\.layers\.([0-9]+)\.", name)
+    return int(found[1]) if found else None

@@ -12,12 +12,12 @@ from polytask.data.known import resolve
 from polytask.data.prepare import check_files, prepare
 from polytask.data.tokenizer import Tokenizer
 from polytask.errors import UserError
+from polytask.files import write_bytes
 from polytask.model.compute import choose_compute
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
 from polytask.model.weights import load_encoder
 from polytask.recipe import Recipe
-from polytask.train.checkpoint import write_atomically
 from polytask.train.events import EventLog, Listener, forget_after
 from polytask.train.loop import Training, TrainingStopped
 from polytask.train.outputs import write_model, write_results
@@ -49,10 +49,10 @@ def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listen
     encoder, report = load_encoder(encoder_folder, generator)
     tasks = {name: item.task for name, item in data.items()}
     _check_length(recipe, encoder.config.max_length)
-    model = MultitaskModel(encoder, tasks, generator)
+    model = MultitaskModel(encoder, tasks, generator, recipe.adapter)
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "recipe.toml", recipe.to_toml().encode())
+    write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
     collator = Collator(tokenizer, recipe.max_length)
     compute = choose_compute(recipe.device, recipe.precision)
     log = EventLog(folder / "events.jsonl", listener)

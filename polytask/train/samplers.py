@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from polytask.recipe import SamplerRecipe
+from polytask.choices import SamplerRecipe
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,88 @@
+"""Task-specific layers beside the encoder's own: TS(h) = V_D g(V_E h), among them projected attention layers.
+
+h' = LN(h_ffn + h_attn + TS(h)) with h the input of the layer (Stickland & Murray 2019). g is self-attention
+without its output matrix, the identity, or one feed-forward layer; V_E and V_D may be tied across layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polytask.model.adapters.rows import TaskRows, grouped_linear, small_linear
+from polytask.model.dropout import Dropout
+from polytask.model.encoder import LayerSlots, Slot, attend, merge_heads, split_heads
+
+Flavour = Literal["zero", "paper", "published"]
+
+
+@dataclass(frozen=True)
+class ParallelPlan:
+    """The sizes and choices of one variant."""
+
+    width: int
+    size: int
+    heads: int
+    inner: Literal["attention", "identity", "feed_forward"]
+    tied: bool
+    layers: tuple[int, ...]
+    flavour: Flavour
+
+
+@final
+class ParallelAdapter(nn.Module):
+    """One task's V_E, g and V_D in every adapted layer."""
+
+    def __init__(self, plan: ParallelPlan, generator: torch.Generator) -> None:
+        super().__init__()
+        self.plan = plan
+        copies = 1 if plan.tied else len(plan.layers)
+        zero = plan.flavour == "zero"
+        factor = {"attention": 3, "identity": 0, "feed_forward": 1}[plan.inner]
+        size = plan.size
+        self.encode = nn.ModuleList(small_linear(plan.width, size, generator) for _ in range(copies))
+        inner = [small_linear(size, factor * size, generator) for _ in plan.layers if factor]
+        self.inner = nn.ModuleList(inner)
+        self.decode = nn.ModuleList(
+            small_linear(size, plan.width, generator, zero=zero) for _ in range(copies)
+        )
+
+    @staticmethod
+    def layer_slots(
+        adapters: Sequence["ParallelAdapter"], layer: int, rows: TaskRows, dropout: Dropout | None
+    ) -> LayerSlots:
+        """The slots of one encoder layer for the tasks of a batch."""
+        if layer not in adapters[0].plan.layers:
+            return LayerSlots()
+        return LayerSlots(parallel=task_specific(adapters, layer, rows, dropout))
+
+
+def task_specific(
+    adapters: Sequence[ParallelAdapter], layer: int, rows: TaskRows, dropout: Dropout | None
+) -> Slot:
+    """TS of one layer, each task's on its own rows."""
+    plan = adapters[0].plan
+    place = plan.layers.index(layer)
+    copy = 0 if plan.tied else place
+
+    def pick(name: str, number: int) -> list[nn.Linear]:
+        return [getattr(adapter, name)[number] for adapter in adapters]
+
+    def slot(hidden: Tensor, bias: Tensor | None) -> Tensor:
+        small = grouped_linear(hidden, pick("encode", copy), rows)
+        match plan.inner:
+            case "attention":
+                # Only the products differ between tasks: the attention itself runs once over all rows.
+                query, key, value = split_heads(grouped_linear(small, pick("inner", place), rows), plan.heads)
+                small = merge_heads(attend(query, key, value, bias, dropout))
+            case "feed_forward":
+                small = F.gelu(grouped_linear(small, pick("inner", place), rows))
+            case "identity":
+                small = F.gelu(small) if plan.flavour == "published" else small
+        extra = grouped_linear(small, pick("decode", copy), rows)
+        return F.gelu(extra) if plan.flavour == "published" and plan.inner == "attention" else extra
+
+    return slot

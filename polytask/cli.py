@@ -1,14 +1,17 @@
 """The command line: one thin command per verb, each a call that Python users have too."""
 
+import io
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from polytask.errors import UserError
+
+CTRL_C = 130  # the exit code that typer makes of a KeyboardInterrupt
 
 app = typer.Typer(
     name="polytask",
@@ -30,7 +33,7 @@ Changes = Annotated[
 
 @app.command()
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A TOML recipe.")],
+    recipe: Annotated[Path, typer.Argument(help="A TOML recipe.", metavar="RECIPE")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME by default.")] = None,
     change: Changes = None,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
@@ -70,6 +73,7 @@ def predict(
     task: Annotated[
         str | None, typer.Option(help="Only this task; all that fit the input by default.")
     ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Predict, one JSON line a row and task."""
     from polytask.deploy.model import load
@@ -79,16 +83,20 @@ def predict(
     found = (
         predict_lines(model, task, sys.stdin.buffer) if file == "-" else predict_file(model, task, Path(file))
     )
+    if as_json:
+        _print_json(list(found))
     for record in found:
         sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 @app.command()
-def report(path: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")]) -> None:
+def report(
+    path: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")], as_json: JsonFlag = False
+) -> None:
     """Write a run's report.html again."""
     from polytask.report.page import write_report
 
-    typer.echo(write_report(path))
+    _print_path("report", write_report(path), as_json)
 
 
 @app.command()
@@ -124,11 +132,14 @@ def data_list(as_json: JsonFlag = False) -> None:
 
 
 @data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="A name from `polytask data list`.")]) -> None:
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="A name from `polytask data list`.")], as_json: JsonFlag = False
+) -> None:
     """Download a set into the cache and check it."""
     from polytask.data.known import fetch_set
 
-    typer.echo(fetch_set(name, lambda message: typer.echo(message, err=True)))
+    folder = fetch_set(name, lambda message: typer.echo(message, err=True))
+    _print_path("folder", folder, as_json)
 
 
 @app.command()
@@ -150,12 +161,22 @@ def _train(recipe: Any, out: Path | None, resume: bool, as_json: bool) -> None:
     with TrainingProgress() as progress:
         from polytask import api  # imports torch: a wrong recipe was refused before this
 
-        run = api.train(recipe, out, resume=resume, listener=progress)
+        try:
+            run = api.train(recipe, out, resume=resume, listener=progress)
+        except KeyboardInterrupt as stop:  # typer would end with 130 and say nothing
+            _fail(f"{stop}" or "Stopped.", 1)
     if as_json:
         _print_json(run.scores)
     else:
         print_scores(run.scores)
         stderr.print(f"model   {run.folder / 'model'}\nreport  {run.folder / 'report.html'}")
+
+
+def _print_path(what: str, path: Path, as_json: bool) -> None:
+    if as_json:
+        _print_json({what: str(path)})
+    else:
+        typer.echo(path)
 
 
 def _print_json(document: object) -> None:
@@ -164,21 +185,31 @@ def _print_json(document: object) -> None:
 
 def main() -> None:
     """Run the command line; exit codes: 0 done, 1 failed, 2 the user's input is wrong."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # JSON is UTF-8; a lone surrogate becomes its JSON escape
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app()
     except UserError as error:
         _fail(str(error), 2)
-    except KeyboardInterrupt as stop:
-        _fail(f"{stop}" or "Stopped.", 1)
+    except SystemExit as leaving:
+        if leaving.code == CTRL_C:
+            _fail("Stopped.", 1)
+        raise
+    except KeyboardInterrupt:
+        _fail("Stopped.", 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
         sys.exit(1)
-    except (OSError, RuntimeError) as error:
+    except Exception as error:
         if os.environ.get("POLYTASK_TRACEBACK"):
             raise
-        _fail(f"{error}", 1)
+        if isinstance(error, OSError | RuntimeError):  # a full disk, a loss that is no number
+            _fail(f"{error}", 1)
+        _fail(
+            f"a mistake in polytask, {type(error).__name__}: {error} (POLYTASK_TRACEBACK=1 shows where).", 1
+        )
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     typer.echo(f"polytask: {message}", err=True)
     sys.exit(code)

@@ -1,8 +1,9 @@
 """What people see while work goes on: a live line on a terminal, plain lines in a log."""
 
+import sys
 import time
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 from rich.console import Console
 from rich.live import Live
@@ -11,8 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 PLAIN_EVERY = 15.0  # seconds between progress lines in a log
+UNBROKEN = 100_000  # columns of what is no terminal: one line a row
+SPLITS = ("train", "dev", "test")
+INPUTS = {1: "sentence", 2: "pair"}
 
-stdout = Console(highlight=False)
+stdout = Console(highlight=False, width=None if sys.stdout.isatty() else UNBROKEN)
 stderr = Console(stderr=True, highlight=False)
 
 
@@ -44,12 +48,12 @@ class TrainingProgress:
             case "stage":
                 self._stage(event["message"])
             case "note" | "warning":
-                self._console.print(f"[yellow]note[/] {escape(event['message'])}")
+                self._say(f"[yellow]note[/] {escape(event['message'])}")
             case "phase":
                 self._total, self._first = event["updates"], event["update"]
                 self._started = None
                 tasks = ", ".join(event["tasks"])
-                self._console.print(
+                self._say(
                     f"phase {event['phase']}: {event['train']} on {tasks}, "
                     f"{event['epochs']} epochs, {event['updates']:,} updates"
                 )
@@ -58,13 +62,13 @@ class TrainingProgress:
             case "evaluate":
                 scores = "  ".join(f"{task} {score:.4f}" for task, score in event["scores"].items())
                 mark = "  [green]best[/]" if event["best"] else ""
-                self._console.print(f"epoch {event['epoch']}: mean {event['mean']:.4f}  {scores}{mark}")
+                self._say(f"epoch {event['epoch']}: mean {event['mean']:.4f}  {scores}{mark}")
 
     def _stage(self, message: str) -> None:
         if self._console.is_terminal:
             self._bar.update(self._task, description=message, total=None, status="")
         else:
-            self._console.print(escape(message))
+            self._say(escape(message))
 
     def _update(self, event: dict[str, Any]) -> None:
         done = event["update"] - self._first
@@ -79,7 +83,11 @@ class TrainingProgress:
             )
         elif time.monotonic() - self._shown_at >= PLAIN_EVERY:
             self._shown_at = time.monotonic()
-            self._console.print(status)
+            self._say(status)
+
+    def _say(self, line: str) -> None:
+        """Print one line, which is never broken where it is logged."""
+        self._console.print(line, soft_wrap=True)
 
     def _left(self, event: dict[str, Any]) -> str:
         """The time that this phase still takes, from its own pace."""
@@ -112,13 +120,19 @@ def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
     print_table(header, rows, console)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console = stdout) -> None:
-    """A plain table; columns that hold numbers are set to the right."""
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    console: Console = stdout,
+    folding: Sequence[str] = (),
+) -> None:
+    """A plain table; numbers are set to the right, and only `folding` columns break to fit a terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for number, name in enumerate(header):
         cells = [row[number].replace("[bold]", "").replace("[/]", "") for row in rows if row[number]]
         numeric = all(cell[:1].isdigit() or cell[:1] in "-." for cell in cells)
-        table.add_column(name, justify="right" if numeric and cells else "left")
+        justify: Literal["left", "right"] = "right" if numeric and cells else "left"
+        table.add_column(name, justify=justify, no_wrap=name not in folding, overflow="fold")
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -133,20 +147,21 @@ def print_description(described: dict[str, Any], console: Console = stdout) -> N
     encoder = described["encoder"]
     console.print(
         f"[bold]{escape(encoder['name'])}[/]  {encoder['architecture']}, {encoder['layers']} layers of "
-        f"{encoder['width']}, {encoder['parameters']:,} parameters; "
-        f"{described['parameters']:,} with all tasks"
+        f"{encoder['width']}; adapter {described['adapter']}"
     )
-    rows = []
-    for name, task in described["tasks"].items():
-        answers = ", ".join(task.get("labels", ())) or " to ".join(f"{end:g}" for end in task["range"])
+    _print_sizes(described["sizes"], console)
+    tasks = described["tasks"]
+    splits = [s for s in SPLITS if any(s in task.get("rows", {}) for task in tasks.values())]
+    rows, answers = [], []
+    for name, task in tasks.items():
+        given = ", ".join(task.get("labels", ())) or " to ".join(f"{end:g}" for end in task["range"])
         counts = task.get("rows", {})
-        shown = " / ".join(f"{counts[split]:,}" for split in ("train", "dev", "test") if split in counts)
-        texts = "pair" if task["texts"] == 2 else "sentence"
-        rows.append(
-            [name, task["kind"], texts, escape(answers), task["metric"], f"{task['parameters']:,}", shown]
-        )
-    header = ["task", "kind", "input", "answers", "metric", "own parameters", "rows (train / dev / test)"]
-    print_table(header, rows, console)
+        shown = [f"{counts[split]:,}" if split in counts else "" for split in splits]
+        rows.append([name, task["kind"], INPUTS[task["texts"]], *shown])
+        answers.append([name, task["metric"], escape(given)])
+    print_table(["task", "kind", "input", *splits], rows, console)
+    console.print()
+    print_table(["task", "metric", "answers"], answers, console, folding=["answers"])
     for number, phase in enumerate(described.get("phases", ())):
         console.print(
             f"\nphase {number}: {phase['train']}, {phase['updates']:,} updates, {phase['sampler']}, "
@@ -159,11 +174,25 @@ def print_description(described: dict[str, Any], console: Console = stdout) -> N
         print_table(["epoch", *phase["tasks"]], shares, console)
 
 
+def _print_sizes(sizes: dict[str, Any], console: Console) -> None:
+    rows = [["encoder", f"{sizes['encoder']:,}", "", ""]]
+    for name, own in sizes["tasks"].items():
+        together = own["adapter"] + own["head"]
+        rows.append([name, f"{together:,}", f"{own['adapter']:,}", f"{own['head']:,}"])
+    rows.append(["all", f"{sizes['parameters']:,}", "", ""])
+    print_table(["part", "parameters", "adapter", "head"], rows, console)
+    megabytes = ", ".join(f"{size:g} MB in {kind}" for kind, size in sizes["megabytes"].items())
+    console.print(f"{sizes['ratio']:.3f} times one encoder; {megabytes}")
+    console.print(f"one more task like these adds {sizes['next_task']:,} parameters\n")
+
+
 def print_sets(sets: Sequence[dict[str, Any]], console: Console = stdout) -> None:
     """What `polytask data list` says to people."""
     rows = []
     for item in sets:
-        counts = " / ".join(f"{count:,}" if count is not None else "-" for count in item["rows"].values())
-        texts = "pair" if item["texts"] == 2 else "sentence"
-        rows.append([item["name"], item["kind"], texts, counts, item["licence"], item["origin"]])
-    print_table(["name", "kind", "input", "rows (train / dev / test)", "licence", "from"], rows, console)
+        counts = [f"{count:,}" if (count := item["rows"].get(split)) is not None else "-" for split in SPLITS]
+        rows.append([item["name"], item["kind"], INPUTS[item["texts"]], *counts])
+    print_table(["name", "kind", "input", *SPLITS], rows, console)
+    console.print()
+    about = [[item["name"], escape(item["licence"]), escape(item["origin"])] for item in sets]
+    print_table(["name", "licence", "from"], about, console, folding=["licence", "from"])

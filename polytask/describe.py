@@ -8,11 +8,12 @@ import torch
 
 from polytask.data.known import resolve
 from polytask.data.prepare import check
+from polytask.deploy.model import load
 from polytask.errors import UserError
 from polytask.model.encoder import Encoder, EncoderConfig
-from polytask.model.folder import load_model
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
+from polytask.model.sizes import describe_sizes
 from polytask.model.weights import read_config
 from polytask.recipe import Recipe
 from polytask.tasks import Task
@@ -25,19 +26,21 @@ def describe(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     if path.is_dir():
         if changes:
             raise UserError("--set changes a recipe. Found a folder.")
-        return _describe_model(path / "model" if (path / "model").is_dir() else path)
+        return _describe_model(path)
     return _describe_recipe(resolve(Recipe.load(path, changes)))
 
 
-def _describe_model(folder: Path) -> dict[str, Any]:
-    model, config = load_model(folder)
-    tasks = {name: _describe_task(model, task) for name, task in model.tasks.items()}
+def _describe_model(path: Path) -> dict[str, Any]:
+    loaded = load(path, device="cpu")
+    model, config = loaded.network, loaded.config
+    tasks = {name: _describe_task(task) for name, task in model.tasks.items()}
     return {
-        "model": str(folder),
-        "encoder": _describe_encoder(config["encoder_name"], model.encoder.config, model),
+        "model": str(path),
+        "encoder": _describe_encoder(config["encoder_name"], model.encoder.config),
         "max_length": config["max_length"],
         "tasks": tasks,
-        "parameters": _count(model),
+        "adapter": model.adapter.kind,
+        "sizes": describe_sizes(model),
     }
 
 
@@ -51,7 +54,7 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
         name: {split.name: split.scan.num_rows for split in item.splits} for name, item in checked.items()
     }
     sizes = {name: count["train"] for name, count in rows.items()}
-    tasks = {name: {**_describe_task(model, item.task), "rows": rows[name]} for name, item in checked.items()}
+    tasks = {name: {**_describe_task(item.task), "rows": rows[name]} for name, item in checked.items()}
     phases = []
     for number, written in enumerate(recipe.phases):
         phase = plan_phase(recipe, number, sizes)
@@ -69,37 +72,32 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
         )
     return {
         "recipe": recipe.name,
-        "encoder": _describe_encoder(recipe.encoder, config, model),
+        "encoder": _describe_encoder(recipe.encoder, config),
         "max_length": recipe.max_length,
         "tasks": tasks,
         "phases": phases,
-        "parameters": _count(model),
+        "adapter": recipe.adapter.kind,
+        "sizes": describe_sizes(model),
     }
 
 
-def _describe_encoder(name: str, config: EncoderConfig, model: MultitaskModel) -> dict[str, Any]:
+def _describe_encoder(name: str, config: EncoderConfig) -> dict[str, Any]:
     return {
         "name": name,
         "architecture": config.architecture,
         "layers": config.num_layers,
         "width": config.width,
-        "parameters": _count(model.encoder),
     }
 
 
-def _describe_task(model: MultitaskModel, task: Task) -> dict[str, Any]:
-    own = sum(parameter.numel() for parameter in model.own_parameters(task.name))
+def _describe_task(task: Task) -> dict[str, Any]:
     described = {
         "kind": task.kind,
         "texts": task.texts,
         "labels": list(task.labels),
         "range": list(task.range) if task.range else None,
         "metric": task.metric,
-        "head": task.head,
-        "parameters": own,
+        "head": task.head.kind,
+        "pooling": task.pooling,
     }
     return {key: value for key, value in described.items() if value not in (None, [])}
-
-
-def _count(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

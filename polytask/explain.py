@@ -37,7 +37,7 @@ def explain(error: ValidationError, keys_at: KeysAt) -> list[str]:
 
 
 def _is_echo(place: tuple[int | str, ...], problems: Sequence[ErrorDetails]) -> bool:
-    """Whether a list is only called too short because an entry of it, which has its own line, was left out."""
+    """Whether a list is only called too short since a wrong entry, which has its own line, was left out."""
     return any(len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in problems)
 
 

@@ -1,5 +1,6 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and their checksums."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,12 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a small file whole or not at all."""
     write_whole(path, lambda unfinished: unfinished.write_bytes(data))
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

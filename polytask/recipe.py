@@ -243,19 +243,15 @@ class Recipe(Table):
                 if name not in self.tasks:
                     wrong.append(f"phases.{number}.tasks {one_of(self.tasks, name)}")
             if len(set(phase.tasks or ())) < len(phase.tasks or ()):
-                wrong.append(f"phases.{number}.tasks should name each task once. Found {list(phase.tasks or ())}.")
+                wrong.append(
+                    f"phases.{number}.tasks should name each task once. Found {list(phase.tasks or ())}."
+                )
             if phase.train == ("adapters",) and self.adapter.kind == "none":
                 wrong.append(
                     f"phases.{number}.train is 'adapters', but adapter.kind is 'none': nothing to train."
                 )
-        for name, task in self.tasks.items():
-            separate = len(task.text) == 2 and (task.pairs or self.pairs) == "separate"
-            if task.head.kind == "cosine" and not separate:
-                wrong.append(
-                    f"tasks.{name}.head 'cosine' compares two sentences: it needs pairs = 'separate'."
-                )
-            if task.head.kind == "cosine" and task.kind == "multilabel":
-                wrong.append(f"tasks.{name}.head 'cosine' gives one number. Found kind 'multilabel'.")
+            if phase.train == ("adapters",) and not phase.adapters:
+                wrong.append(f"phases.{number}.train is 'adapters', but phases.{number}.adapters is false.")
         if wrong:
             raise RecipeError("\n".join(wrong))
 

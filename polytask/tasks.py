@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from polytask.choices import HeadRecipe
+from polytask.errors import RecipeError
 from polytask.recipe import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling, Recipe
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Task:
     ) -> "Task":
         """The task `name` of a recipe, with the labels or the range found in its data."""
         written = recipe.tasks[name]
-        return cls(
+        task = cls(
             name=name,
             kind=written.kind,
             texts=len(written.text),
@@ -52,6 +53,12 @@ class Task:
             pooling=written.pooling or "mean",
             dropout=written.dropout,
         )
+        if task.head.kind == "cosine" and (not task.separate or task.kind == "multilabel" or len(labels) > 2):
+            raise RecipeError(
+                f"tasks.{name}.head is 'cosine', which compares two sentences and gives one number: "
+                "it needs two text columns, pairs = 'separate', and two classes or a regression."
+            )
+        return task
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a model's `config.json`."""
@@ -80,7 +87,8 @@ def loss_per_row(task: Task, outputs: "Tensor", targets: "Tensor") -> "Tensor":
         case "classification":
             return F.cross_entropy(outputs, targets, reduction="none")
         case "multilabel":
-            return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+            flags = targets.to(outputs.dtype)  # a table holds them as bytes
+            return F.binary_cross_entropy_with_logits(outputs, flags, reduction="none").mean(dim=1)
         case "regression":
             middle, unit = value_scale(task)
             return F.mse_loss(outputs.squeeze(1), (targets - middle) / unit, reduction="none")

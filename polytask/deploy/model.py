@@ -7,16 +7,19 @@ from typing import Any, cast, final, overload
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel, Field, ValidationError
 
 from polytask.data.batches import Collator, budget_batches
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import table_from_texts
 from polytask.errors import ModelError, UserError, one_of
 from polytask.evaluate.metrics import THRESHOLD
-from polytask.evaluate.scoring import TOKENS_PER_BATCH, Answers, answer_table
+from polytask.evaluate.scoring import TOKENS_PER_BATCH, Answers, answer_tasks
+from polytask.explain import explain
 from polytask.model.compute import Compute, Precision, choose_compute
-from polytask.model.folder import load_model
+from polytask.model.folder import load_model, read_model_config, save_model
 from polytask.model.multitask import MultitaskModel
+from polytask.model.parts import join_models, take_tasks
 from polytask.recipe import TaskRecipe
 from polytask.tasks import Task
 
@@ -51,18 +54,48 @@ class Model:
     ) -> list[Prediction] | dict[str, list[Prediction]]:
         """Answers for texts, in their order: `predict("sst", texts)`, or several tasks at once in a mapping.
 
-        A classification gives `label` and `probabilities`, a multilabel task `labels` and `probabilities`, a
-        regression `value`. Sentence pairs are tuples of two texts.
+        Tasks that are asked of the same list share its way through the encoder. A classification gives
+        `label` and `probabilities`, a multilabel task `labels` and `probabilities`, a regression `value`.
+        Sentence pairs are tuples of two texts.
         """
         if isinstance(task, str):
             if texts is None:
                 raise UserError("predict should get a task and its texts, or a mapping from tasks to texts.")
-            return self._predict_task(self.task(task), texts)
-        return {name: self._predict_task(self.task(name), rows) for name, rows in task.items()}
+            return self._predict_together([self.task(task)], texts)[task]
+        together: dict[tuple[object, ...], list[Task]] = {}
+        for name, asked in task.items():
+            wanted = self.task(name)
+            together.setdefault((id(asked), wanted.texts, wanted.separate), []).append(wanted)
+        found: dict[str, list[Prediction]] = {}
+        for tasks in together.values():
+            found |= self._predict_together(tasks, task[tasks[0].name])
+        return {name: found[name] for name in task}
+
+    def save(self, folder: str | Path, tasks: Sequence[str] | None = None) -> None:
+        """Write a model folder, of only some tasks if they are named."""
+        names = [self.task(name).name for name in (tasks if tasks is not None else self.tasks)]
+        if not names:
+            raise UserError("save should keep at least one task. Found none.")
+        settings = {key: self.config[key] for key in ("max_length", "encoder_name")}
+        settings["sources"] = {name: self.config["sources"][name] for name in names}
+        save_model(Path(folder), take_tasks(self.network, names), settings)
+        self.tokenizer.save(Path(folder))
+
+    def adopt(self, other: "Model", tasks: Sequence[str] | None = None) -> "Model":
+        """A model that answers tasks of another too, which was trained on the same encoder."""
+        names = [other.task(name).name for name in (tasks if tasks is not None else other.tasks)]
+        if self.tokenizer.fingerprint != other.tokenizer.fingerprint:
+            raise ModelError("both models should have the same tokenizer. Found two.")
+        network = join_models(self.network, other.network, names)
+        sources = {**self.config["sources"], **{name: other.config["sources"][name] for name in names}}
+        return Model(network, self.tokenizer, {**self.config, "sources": sources}, self.compute)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The mean of each text's last token states, [N, D], as the encoder was left by training."""
-        table = table_from_texts([_one_text(text, "embed") for text in texts], self.tokenizer)
+        rows_of_one = [_one_text(text, "embed") for text in _listed(texts, "embed")]
+        if not rows_of_one:
+            return np.empty((0, self.network.encoder.config.width), dtype=np.float32)
+        table = table_from_texts(rows_of_one, self.tokenizer)
         single = Task("embed", "regression", 1, (), (0.0, 1.0), "mse")
         vectors = np.empty((len(texts), self.network.encoder.config.width), dtype=np.float32)
         with torch.inference_mode(), self.compute.autocast():
@@ -80,15 +113,21 @@ class Model:
     def source(self, name: str) -> TaskRecipe:
         """How the files of a task were read when the model was trained: its columns and labels."""
         task = self.task(name)
-        return TaskRecipe.model_validate({**self.config["sources"][name], "train": "-", "kind": task.kind})
+        source = {**self.config["sources"].get(name, {}), "train": "-", "kind": task.kind}
+        try:
+            return TaskRecipe.model_validate(source)
+        except ValidationError as error:
+            problems = "\n".join(explain(error, lambda place: ()))
+            raise ModelError(f"the model's config.json, sources.{name}: {problems}") from None
 
-    def _predict_task(self, task: Task, texts: Texts) -> list[Prediction]:
-        rows = [_one_text(t, task.name) if task.texts == 1 else _two_texts(t, task.name) for t in texts]
+    def _predict_together(self, tasks: Sequence[Task], texts: Texts) -> dict[str, list[Prediction]]:
+        check = _one_text if tasks[0].texts == 1 else _two_texts
+        rows = [check(text, tasks[0].name) for text in _listed(texts, tasks[0].name)]
         if not rows:
-            return []
+            return {task.name: [] for task in tasks}
         table = table_from_texts(rows, self.tokenizer)
-        found = answer_table(self.network, task, table, self.collator, self.compute)
-        return to_predictions(task, found)
+        found = answer_tasks(self.network, tasks, table, self.collator, self.compute)
+        return {task.name: to_predictions(task, found[task.name]) for task in tasks}
 
 
 def to_predictions(task: Task, found: Answers) -> list[Prediction]:
@@ -113,8 +152,40 @@ def load(path: str | Path, *, device: str = "auto", precision: Precision = "auto
         folder = folder / "model"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no model folder or run folder of this name.")
+    if (folder / "recipe.toml").is_file() and not (folder / "config.json").exists():
+        raise ModelError(f"{folder}: this run has no model yet; `polytask train --resume` finishes it.")
+    _check_settings(folder)
     model, config = load_model(folder)
+    if config["max_length"] > (longest := model.encoder.config.max_length):
+        raise ModelError(
+            f"{folder / 'config.json'}: max_length should be at most {longest}, this encoder's longest text. "
+            f"Found {config['max_length']}."
+        )
     return Model(model, Tokenizer.load(folder), config, choose_compute(device, precision))
+
+
+class _Settings(BaseModel):
+    """What prediction needs of a `config.json`, besides the encoder."""
+
+    max_length: int = Field(ge=4)
+    encoder_name: str
+    sources: dict[str, dict[str, Any]]
+    tasks: dict[str, Task]
+
+
+def _check_settings(folder: Path) -> None:
+    try:
+        _Settings.model_validate(read_model_config(folder))
+    except ValidationError as error:
+        problems = explain(error, lambda place: ())
+        raise ModelError("\n".join(f"{folder / 'config.json'}: {problem}" for problem in problems)) from None
+
+
+def _listed(texts: Sequence[object], where: str) -> Sequence[object]:
+    """A lone string would be read letter by letter."""
+    if isinstance(texts, str):
+        raise UserError(f"{where}: the texts should be a list. Found the string {texts[:60]!r}.")
+    return texts
 
 
 def _one_text(text: object, where: str) -> tuple[str]:

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from polytask.data.delimited import MAX_LINE
 from polytask.data.rows import Row, read_rows
 from polytask.data.sources import BadRow
 from polytask.deploy.model import Model
@@ -17,15 +18,33 @@ ROWS_PER_CHUNK = 1024
 def predict_file(model: Model, task: str | None, path: Path) -> Iterator[dict[str, Any]]:
     """Records for every row of a file and every task asked of it, in the file's order.
 
-    The file has the columns that the task's training file had; labels are not looked at.
+    The file has the columns that the task's training file had; labels are not looked at. Unless a task is
+    named, it is asked all tasks whose columns it has.
     """
-    names = [task] if task is not None else list(model.tasks)
-    sources = {name: model.source(name) for name in names}
-    different = {(source.text, source.id) for source in sources.values()}
-    if len(different) > 1:
-        raise UserError(f"{path}: the model's tasks read different columns: choose one with --task.")
-    rows = read_rows(path, sources[names[0]], labelled=False)
+    names = [task] if task is not None else _tasks_that_fit(model, path)
+    rows = read_rows(path, model.source(names[0]), labelled=False)
     yield from _predict(model, names, _only_good(rows))
+
+
+def _tasks_that_fit(model: Model, path: Path) -> list[str]:
+    """The tasks whose columns a file has; they have to read the same ones."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    problems: list[str] = []
+    for name in model.tasks:
+        source = model.source(name)
+        try:
+            next(read_rows(path, source, labelled=False))
+            found.setdefault((source.text, source.id), []).append(name)
+        except DataError as error:
+            problems.extend(str(error).splitlines())
+    if not found:
+        raise DataError("\n".join(dict.fromkeys(problems)))
+    if len(found) > 1:
+        fitting = ", ".join(name for names in found.values() for name in names)
+        raise UserError(
+            f"{path} fits tasks that read different columns: choose one of {fitting} with --task."
+        )
+    return next(iter(found.values()))
 
 
 def predict_lines(model: Model, task: str | None, stream: BinaryIO) -> Iterator[dict[str, Any]]:
@@ -35,7 +54,10 @@ def predict_lines(model: Model, task: str | None, stream: BinaryIO) -> Iterator[
     else:
         counts = {item.texts for item in model.tasks.values()}
         if len(counts) > 1:
-            raise UserError("the model has tasks of sentences and of pairs: choose one with --task.")
+            allowed = ", ".join(model.tasks)
+            raise UserError(
+                f"the model has tasks of sentences and of pairs: choose one of {allowed} with --task."
+            )
         names = list(model.tasks)
     yield from _predict(model, names, _line_rows(model.task(names[0]), stream))
 
@@ -46,7 +68,7 @@ def _predict(model: Model, names: list[str], rows: Iterable[Row]) -> Iterator[di
     number = 0
     while chunk := list(islice(rows, ROWS_PER_CHUNK)):
         texts: Any = [row.texts if len(row.texts) == 2 else row.texts[0] for row in chunk]
-        found = {name: model.predict(name, texts) for name in names}
+        found = model.predict(dict.fromkeys(names, texts))
         for place, row in enumerate(chunk):
             for name in names:
                 yield {"row": number + place, "id": row.id, "task": name, **found[name][place]}
@@ -61,7 +83,9 @@ def _only_good(rows: Iterable[Row | BadRow]) -> Iterator[Row]:
 
 
 def _line_rows(task: Task, stream: BinaryIO) -> Iterator[Row]:
-    for number, raw in enumerate(stream):
+    for number, raw in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b"")):
+        if len(raw) > MAX_LINE:
+            raise DataError(f"standard input:{number + 1}: is longer than {MAX_LINE:,} bytes.")
         try:
             text = raw.decode("utf-8-sig" if number == 0 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError:

@@ -1,7 +1,7 @@
 """A model's answers to whole token tables, and their scores."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,24 @@ def answer_table(
     model: MultitaskModel, task: Task, table: TokenTable, collator: Collator, compute: Compute
 ) -> Answers:
     """Probabilities [N, num_outputs] or values [N, 1] for every row of a table, in its order."""
-    found = np.empty((table.num_rows, task.num_outputs), dtype=np.float32)
+    return answer_tasks(model, [task], table, collator, compute)[task.name]
+
+
+def answer_tasks(
+    model: MultitaskModel, tasks: Sequence[Task], table: TokenTable, collator: Collator, compute: Compute
+) -> dict[str, Answers]:
+    """Several tasks' answers to the same rows, which the encoder reads once; all take the same form."""
+    first = tasks[0]
+    assert len({(task.texts, task.separate) for task in tasks}) == 1
+    found = {task.name: np.empty((table.num_rows, task.num_outputs), dtype=np.float32) for task in tasks}
     model.eval()
     with torch.inference_mode(), compute.autocast():
-        for rows in budget_batches(collator.lengths(task, table), TOKENS_PER_BATCH):
-            batch = collator.batch(task, table, rows).to(compute.device)
-            outputs = model(batch)[task.name]
-            found[rows] = answers(task, outputs).cpu().numpy()
+        for rows in budget_batches(collator.lengths(first, table), TOKENS_PER_BATCH):
+            batch = collator.batch(first, table, rows)
+            shared = replace(batch, slices=dict.fromkeys(found, batch.slices[first.name]))
+            outputs = model(shared.to(compute.device))
+            for task in tasks:
+                found[task.name][rows] = answers(task, outputs[task.name]).cpu().numpy()
     return found
 
 

@@ -13,6 +13,7 @@ from polytask.model.dropout import Dropout
 
 # In bf16 on a CPU, writing the scores out beats the fused kernel up to about this length (docs/decisions.md).
 PLAIN_ATTENTION_LENGTH = 256
+SHORT_SOFTMAX = 56  # below this length a softmax in fp32 costs less than one in bf16, casts included
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -78,8 +79,16 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropo
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
-    weights = scores.softmax(dim=-1)
+    weights = _softmax(scores)
     return (dropout(weights) if dropout is not None else weights) @ value
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Over the last dimension. The CPU's bf16 kernel is slow for short rows that do not fill its vectors."""
+    length = scores.shape[-1]
+    if scores.dtype == torch.bfloat16 and length < SHORT_SOFTMAX and length % 32:
+        return scores.float().softmax(dim=-1).to(scores.dtype)
+    return scores.softmax(dim=-1)
 
 
 def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:

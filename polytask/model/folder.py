@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from polytask.choices import AdapterRecipe
 from polytask.errors import ModelError
-from polytask.files import write_bytes, write_whole
+from polytask.files import sha256_of, write_bytes, write_whole
 from polytask.model.multitask import MultitaskModel
 from polytask.model.names import config_from_dict, config_to_dict
 from polytask.model.weights import build_encoder, encoder_tensors
@@ -41,6 +41,7 @@ def save_model(folder: Path, model: MultitaskModel, settings: Mapping[str, Any])
     }
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_whole(folder / "model.safetensors", lambda unfinished: save_file(whole, unfinished))
+    config["sha256"] = sha256_of(folder / "model.safetensors")
     write_bytes(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
@@ -53,6 +54,8 @@ def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
         adapters_on = bool(chosen.pop("on"))
         adapter = AdapterRecipe.model_validate(chosen)
         encoder_config = config_from_dict(config["encoder"], folder / "config.json")
+        if sha256_of(folder / "model.safetensors") != config["sha256"]:
+            raise ModelError(f"{folder / 'model.safetensors'}: its SHA-256 is not the one in config.json.")
         tensors = load_file(folder / "model.safetensors")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{folder / 'model.safetensors'}: cannot be read ({error}).") from None

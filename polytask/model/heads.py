@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from polytask.batch import Tokens
 from polytask.choices import HeadRecipe
+from polytask.errors import RecipeError
 from polytask.model.adapters.rows import small_linear
 from polytask.model.dropout import Dropout
 from polytask.model.encoder import Encoder, EncoderConfig
@@ -30,6 +31,11 @@ class Head(nn.Module):
         super().__init__()
         self.task = task
         chosen = task.head
+        if chosen.kind == "cosine" and task.kind == "classification" and task.num_outputs != 2:
+            raise RecipeError(
+                f"tasks.{task.name}.head 'cosine' tells two labels apart. Found {task.num_outputs}: "
+                f"{', '.join(task.labels)}."
+            )
         num_features = config.width
         self.reader: AttentionPooling | RecurrentReader | None = None
         if chosen.kind == "rnn" or chosen.kind == "lstm":

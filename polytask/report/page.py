@@ -3,12 +3,12 @@
 import base64
 import hashlib
 import json
-import os
 from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from polytask.files import write_bytes
 from polytask.report import tables
 from polytask.report.read import Run, read_run
 from polytask.report.style import CHART_CONFIG, CSS
@@ -40,9 +40,7 @@ def write_report(run: Path) -> Path:
     """Write `report.html` into a run folder, from what the folder holds so far, and return its path."""
     page = Page(read_run(run)).html()
     path = run / "report.html"
-    draft = run / f"report.html.{os.getpid()}.part"  # moved into place whole: a reader never sees half a page
-    draft.write_bytes(page.encode("utf-8", errors="replace"))  # JSON can hold half of a surrogate pair
-    draft.replace(path)
+    write_bytes(path, page.encode("utf-8", errors="replace"))  # JSON can hold half of a surrogate pair
     return path
 
 

@@ -1,6 +1,5 @@
 """Checkpoints: everything that an interrupted run needs to go on as if nothing had happened."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from polytask.files import write_bytes, write_whole
+from polytask.errors import UserError
+from polytask.files import sha256_of, write_bytes, write_whole
 
 KEPT = 2  # the newest, and one to fall back on
 
@@ -30,25 +30,49 @@ def save_checkpoint(folder: Path, update: int, tensors: Mapping[str, Tensor], st
     folder.mkdir(exist_ok=True)
     path = folder / f"update-{update:08d}.safetensors"
     save_tensors(path, tensors)
-    record = {**state, "sha256": _sha256(path)}
+    record = {**state, "sha256": sha256_of(path)}
     write_bytes(path.with_suffix(".json"), json.dumps(record).encode())
     for old in sorted(folder.glob("update-*.json"))[:-KEPT]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
+def best_path(folder: Path, update: int) -> Path:
+    """Where the tensors of the evaluation after this update are kept, if it was the best so far."""
+    return folder / f"best-{update:08d}.safetensors"
+
+
+def save_best(folder: Path, update: int, tensors: Mapping[str, Tensor]) -> None:
+    """Keep the best tensors so far, and those before them, which an older checkpoint may still name."""
+    folder.mkdir(exist_ok=True)
+    save_tensors(best_path(folder, update), tensors)
+    for old in sorted(folder.glob("best-*.safetensors"))[:-KEPT]:
+        old.unlink()
+
+
+def load_best(folder: Path, update: int) -> dict[str, Tensor]:
+    """The tensors that `save_best` kept."""
+    path = best_path(folder, update)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: the best model so far is damaged ({error})") from None
+
+
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[str]] | None:
-    """The newest sound checkpoint and what was wrong with newer ones; None where there is none."""
+    """The newest sound checkpoint and what was wrong with newer ones; None where none was written yet."""
     damaged: list[str] = []
     for path in sorted(folder.glob("update-*.json"), reverse=True):
         tensors_path = path.with_suffix(".safetensors")
         try:
             state = json.loads(path.read_bytes())
-            if _sha256(tensors_path) != state.pop("sha256"):
+            if sha256_of(tensors_path) != state.pop("sha256"):
                 raise ValueError("its checksum does not match")
             return load_file(tensors_path), state, damaged
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             damaged.append(f"{tensors_path.name} is damaged ({error}): falling back to the one before it.")
+    if damaged:
+        raise UserError(f"--resume: none of the checkpoints in {folder} is sound; begin a new run.")
     return None
 
 
@@ -70,8 +94,3 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Ten
             _, number, name = key.split(".", 2)
             states.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
+from polytask.files import write_bytes
+
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -32,7 +34,10 @@ class EventLog:
 
 
 def forget_after(path: Path, update: int) -> None:
-    """Drop what was logged after an update that a run is resumed from, and a last line cut in two."""
+    """Drop what was logged after an update that a run is resumed from, and a last line cut in two.
+
+    Notes go too: a resumed run reads its files anew and says them again.
+    """
     if not path.exists():
         return
     kept = []
@@ -41,6 +46,6 @@ def forget_after(path: Path, update: int) -> None:
             record = json.loads(line)
         except ValueError:
             continue
-        if record.get("update", 0) <= update and record.get("event") not in ("done", "stopped"):
+        if record.get("update", 0) <= update and record.get("event") not in ("done", "stopped", "note"):
             kept.append(line)
-    path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+    write_bytes(path, "".join(line + "\n" for line in kept).encode())

@@ -21,8 +21,8 @@ from polytask.tasks import loss_per_row
 from polytask.train.checkpoint import (
     load_checkpoint,
     pack_optimizer,
+    save_best,
     save_checkpoint,
-    save_tensors,
     unpack_optimizer,
 )
 from polytask.train.events import EventLog
@@ -85,12 +85,12 @@ class Training:
         self._stop = StopRequest()
 
     @property
-    def best_path(self) -> Path:
-        return self.run / "checkpoints" / "best.safetensors"
+    def checkpoints(self) -> Path:
+        return self.run / "checkpoints"
 
     def resume(self) -> bool:
         """Go on from the newest sound checkpoint of the run folder; False where there is none."""
-        found = load_checkpoint(self.run / "checkpoints")
+        found = load_checkpoint(self.checkpoints)
         if found is None:
             return False
         tensors, state, damaged = found
@@ -156,7 +156,9 @@ class Training:
                 saved_at = self.state.seconds
                 self._checkpoint(optimizer)
             if self._stop.asked:
-                raise TrainingStopped(f"Stopped after update {self.state.total_updates}.")
+                raise TrainingStopped(
+                    f"Stopped after update {self.state.total_updates}; --resume goes on from there."
+                )
 
     def _out_of_patience(self, phase: Phase) -> bool:
         return 0 < phase.recipe.patience <= self.state.epochs_without_gain
@@ -183,14 +185,13 @@ class Training:
 
     def _evaluate(self, phase: Phase) -> None:
         scores = self.score("dev")
-        if not scores:
-            self._keep_best()
+        if not scores:  # without dev rows the last weights are the result
             return
         mean = mean_score(scores)
         better = self.state.best is None or mean > self.state.best["mean"]
         epoch = self.state.update // phase.updates_per_epoch
         if better:
-            self._keep_best()
+            save_best(self.checkpoints, self.state.total_updates, self.model.state_dict())
             self.state.best = {
                 "phase": phase.number,
                 "epoch": epoch,
@@ -211,10 +212,6 @@ class Training:
             mean=round(mean, 6),
             best=better,
         )
-
-    def _keep_best(self) -> None:
-        self.best_path.parent.mkdir(exist_ok=True)
-        save_tensors(self.best_path, self.model.state_dict())
 
     def score(self, split: str) -> dict[str, TaskScore]:
         """Scores of every task that has labelled rows in this split."""
@@ -249,7 +246,7 @@ class Training:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= pack_optimizer(optimizer)
         tensors["generator"] = self.generator.get_state()
-        save_checkpoint(self.run / "checkpoints", self.state.total_updates, tensors, asdict(self.state))
+        save_checkpoint(self.checkpoints, self.state.total_updates, tensors, asdict(self.state))
         self.log.write("checkpoint", phase=self.state.phase, update=self.state.total_updates)
 
     def _stream(self, task: str, batch_size: int) -> BatchStream:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from polytask.data.prepare import TaskData
 from polytask.data.rows import Row, read_rows
@@ -22,6 +21,7 @@ from polytask.model.folder import save_model
 from polytask.recipe import TaskRecipe
 from polytask.tasks import Task
 from polytask.train.card import model_card
+from polytask.train.checkpoint import load_best
 from polytask.train.loop import Training
 
 
@@ -35,14 +35,14 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
             table = getattr(item, split)
             if table is None:
                 continue
-            say(f"Scoring {name} {split}")
+            say(f"scoring {name} {split}")
             found = answer_table(training.model, item.task, table, training.collator, training.compute)
             _write_predictions(folder / "predictions" / f"{name}-{split}.csv", item, split, found)
             if split == "dev" and table.targets is not None:
                 scores[name] = score_answers(item.task, found, table)
     document = scores_to_dict(scores)
     for name in scores:
-        say(f"Baselines of {name}")
+        say(f"scoring baselines of {name}")
         written = training.recipe.tasks[name]
         document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
     if training.state.best is not None:
@@ -104,10 +104,10 @@ def write_model(
 
 def restore_best(training: Training) -> None:
     """Go back to the weights that did best on the dev rows."""
-    if training.best_path.exists():
-        training.model.load_state_dict(load_file(training.best_path))
-    if training.state.best is not None:
-        training.model.adapters_on = training.state.best["adapters_on"]
+    best = training.state.best
+    if best is not None:
+        training.model.load_state_dict(load_best(training.checkpoints, best["update"]))
+        training.model.adapters_on = best["adapters_on"]
 
 
 def _write_predictions(path: Path, data: TaskData, split: str, found: Answers) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from polytask.errors import RecipeError
 from polytask.model.multitask import MultitaskModel, module_name
-from polytask.recipe import PhaseRecipe, Recipe
+from polytask.recipe import TRAIN_WORD, PhaseRecipe, Recipe
 from polytask.train.samplers import Progress, Sampler, task_shares
 
 OWN_PARTS = ("heads", "adapters")
@@ -75,12 +75,26 @@ def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
         for name, parameter in model.named_parameters()
         if name.startswith(("encoder.", *own)) and (model.adapters_on or not name.startswith("adapters."))
     }
+    _check_words(phase, model, candidates)
     chosen = {name: candidates[name] for name in candidates if _is_chosen(name, phase, model)}
-    if not chosen:
-        raise RecipeError(f"phases.{phase.number}.train {list(phase.recipe.train)} names no parameter.")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in chosen)
     return TrainablePart(tuple(chosen.values()), _frozen_layers(model, chosen))
+
+
+def _check_words(phase: Phase, model: MultitaskModel, candidates: Iterable[str]) -> None:
+    """Refuse a pattern that names nothing and more layers than there are."""
+    key, num_layers = f"phases.{phase.number}.train", model.encoder.config.num_layers
+    for word in phase.recipe.train:
+        if len(phase.recipe.train) == 1 and TRAIN_WORD.fullmatch(word):
+            if word.startswith("top-") and int(word.removeprefix("top-")) > num_layers:
+                raise RecipeError(
+                    f"{key} should name at most the {num_layers} layers there are. Found {word!r}."
+                )
+        elif not any(fnmatchcase(name, word) for name in candidates):
+            raise RecipeError(
+                f"{key} should match parameters of the model. Found {word!r}, which matches none."
+            )
 
 
 def _is_chosen(name: str, phase: Phase, model: MultitaskModel) -> bool:

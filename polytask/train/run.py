@@ -1,6 +1,8 @@
 """A run: from a recipe to a folder with the model, its scores, predictions and events."""
 
-import difflib
+import os
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,18 +11,19 @@ import torch
 
 from polytask.data.batches import Collator
 from polytask.data.known import resolve
-from polytask.data.prepare import check_files, prepare
+from polytask.data.prepare import TaskData, check_files, prepare
 from polytask.data.tokenizer import Tokenizer
 from polytask.errors import UserError
 from polytask.files import write_bytes
-from polytask.model.compute import choose_compute
+from polytask.model.compute import choose_compute, keep_freed_memory
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
-from polytask.model.weights import load_encoder
+from polytask.model.weights import LoadReport, load_encoder
 from polytask.recipe import Recipe
 from polytask.train.events import EventLog, Listener, forget_after
 from polytask.train.loop import Training, TrainingStopped
 from polytask.train.outputs import write_model, write_results
+from polytask.train.phases import plan_phase, select_trainable
 
 
 @dataclass(frozen=True)
@@ -40,28 +43,26 @@ def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listen
     recipe = resolve(recipe, say)
     check_files(recipe)
     _check_folder(recipe, folder, resume)
+    compute = choose_compute(recipe.device, recipe.precision)
+    if compute.device.type == "cpu":
+        keep_freed_memory()
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
     encoder_folder = locate_encoder(recipe.encoder, recipe.base)
     tokenizer = Tokenizer.load(encoder_folder)
     data = prepare(recipe, tokenizer, say)
-    generator = torch.Generator().manual_seed(recipe.seed)
-    encoder, report = load_encoder(encoder_folder, generator)
-    tasks = {name: item.task for name, item in data.items()}
-    _check_length(recipe, encoder.config.max_length)
-    model = MultitaskModel(encoder, tasks, generator, recipe.adapter)
+    model, report = _build_model(recipe, encoder_folder, data)
 
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
     collator = Collator(tokenizer, recipe.max_length)
-    compute = choose_compute(recipe.device, recipe.precision)
     log = EventLog(folder / "events.jsonl", listener)
     training = Training(recipe, model, data, collator, compute, folder, log)
     try:
-        resumed = resume and training.resume()
-        if resumed:
+        if resume:
+            resumed = training.resume()
             log.close()
-            forget_after(folder / "events.jsonl", training.state.total_updates)
+            forget_after(folder / "events.jsonl", training.state.total_updates if resumed else -1)
             log = training.log = EventLog(folder / "events.jsonl", listener)
         for note in [*report.sentences(), *(note for item in data.values() for note in item.notes)]:
             log.write("note", message=note)
@@ -72,28 +73,71 @@ def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listen
             write_model(folder, training, tokenizer)
             raise
         return Run(folder, write_results(folder, training, tokenizer))
+    except OSError as error:
+        raise OSError(
+            f"{folder}: {error.strerror or error}; --resume goes on once that is mended."
+        ) from error
     finally:
         log.close()
 
 
+def _build_model(
+    recipe: Recipe, encoder_folder: Path, data: Mapping[str, TaskData]
+) -> tuple[MultitaskModel, LoadReport]:
+    """The model to train, once the recipe was found to fit it."""
+    generator = torch.Generator().manual_seed(recipe.seed)
+    encoder, report = load_encoder(encoder_folder, generator)
+    _check_length(recipe, encoder.config.max_length)
+    model = MultitaskModel(
+        encoder, {name: item.task for name, item in data.items()}, generator, recipe.adapter
+    )
+    rows = {name: item.train.num_rows for name, item in data.items() if item.train is not None}
+    for number in range(len(recipe.phases)):  # a phase that trains nothing is refused before the first begins
+        select_trainable(model, plan_phase(recipe, number, rows))
+    return model, report
+
+
 def _check_folder(recipe: Recipe, folder: Path, resume: bool) -> None:
     """A run never overwrites another, and goes on only with the recipe it began with."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--out {folder}: this is a file, not a folder.")
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not place.is_dir():
+        raise UserError(f"--out {folder}: {place} is a file, not a folder.")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"--out {folder}: nothing can be written in {place}.")
     started = folder.is_dir() and any(folder.iterdir())
     if started and not resume:
         raise UserError(f"--out {folder}: this folder is not empty. Add --resume to go on, or name another.")
-    if resume and not (folder / "recipe.toml").is_file():
-        raise UserError(f"--resume: {folder} holds no run to go on with.")
     if resume:
-        differences = _differences((folder / "recipe.toml").read_text(encoding="utf-8"), recipe.to_toml())
-        if differences:
-            raise UserError(f"--resume: {folder} began with another recipe:\n{differences}")
+        _check_same_recipe(recipe, folder)
 
 
-def _differences(before: str, now: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "then", "now", n=0, lineterm="")
-    return "\n".join(line for line in lines if not line.startswith("@@"))
+def _check_same_recipe(recipe: Recipe, folder: Path) -> None:
+    path = folder / "recipe.toml"
+    if not path.is_file():
+        raise UserError(f"--resume: {folder} holds no run to go on with.")
+    try:
+        began = _flat(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise UserError(f"--resume: {path} is damaged ({error}).") from None
+    now = _flat(tomllib.loads(recipe.to_toml()))
+    changed = [
+        f"{key} was {began.get(key, 'not set')!r} and is {now.get(key, 'not set')!r}"
+        for key in dict.fromkeys([*began, *now])
+        if began.get(key) != now.get(key)
+    ]
+    if changed:
+        raise UserError(f"--resume: {folder} began with another recipe: {'; '.join(changed)}.")
+
+
+def _flat(values: object, lead: str = "") -> dict[str, object]:
+    """Nested tables as one: `phases.0.lr` -> value."""
+    if isinstance(values, list) and any(isinstance(item, dict) for item in values):
+        values = {str(number): item for number, item in enumerate(values)}
+    if not isinstance(values, dict):
+        return {lead.removesuffix("."): values}
+    return {
+        key: value for name, item in values.items() for key, value in _flat(item, f"{lead}{name}.").items()
+    }
 
 
 def _check_length(recipe: Recipe, longest: int) -> None:

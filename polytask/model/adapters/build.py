@@ -1,7 +1,7 @@
 """From a recipe's word to task-specific layers of the right sizes, and from those to the slots of a batch."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import nn
@@ -38,6 +38,7 @@ LORA_LINEARS = ("query", "value")
 
 TaskAdapter = ParallelAdapter | HoulsbyAdapter | LoraAdapter | TopAdapter
 Plan = ParallelPlan | HoulsbyPlan | LoraPlan | TopPlan
+Kind = TypeVar("Kind", bound=nn.Module)
 Inner = Literal["attention", "identity", "feed_forward"]
 INNER: dict[str, Inner] = {"low_rank": "identity", "ffn": "feed_forward"}
 
@@ -88,30 +89,30 @@ def bind(
     dropout: Dropout | None,
 ) -> Slots:
     """The encoder's slots for one batch; `adapters` are those of its tasks, in the order of `rows`."""
-    first = adapters[0]
-    if isinstance(first, TopAdapter):
-        tops = [adapter for adapter in adapters if isinstance(adapter, TopAdapter)]
-        on_top = TopAdapter.on_top(tops, rows, dropout)
-        return Slots([NO_SLOTS] * num_layers, on_top, num_layers, indexes)
-    layers: list[LayerSlots] = []
-    for layer in range(num_layers):
-        match first:
-            case ParallelAdapter():
-                parallel = [adapter for adapter in adapters if isinstance(adapter, ParallelAdapter)]
-                layers.append(ParallelAdapter.layer_slots(parallel, layer, rows, dropout))
-            case HoulsbyAdapter():
-                houlsby = [adapter for adapter in adapters if isinstance(adapter, HoulsbyAdapter)]
-                layers.append(HoulsbyAdapter.layer_slots(houlsby, layer, rows, dropout))
-            case LoraAdapter():
-                lora = [adapter for adapter in adapters if isinstance(adapter, LoraAdapter)]
-                layers.append(LoraAdapter.layer_slots(lora, layer, rows, dropout))
-    return Slots(layers, None, first_layer(first, num_layers), indexes)
+    layers: list[LayerSlots] = [NO_SLOTS] * num_layers
+    on_top = None
+    match adapters[0]:
+        case TopAdapter():
+            on_top = TopAdapter.on_top(_all_of(TopAdapter, adapters), rows, dropout)
+        case ParallelAdapter():
+            layers = ParallelAdapter.slots(_all_of(ParallelAdapter, adapters), num_layers, rows, dropout)
+        case HoulsbyAdapter():
+            layers = HoulsbyAdapter.slots(_all_of(HoulsbyAdapter, adapters), num_layers, rows, dropout)
+        case LoraAdapter():
+            layers = LoraAdapter.slots(_all_of(LoraAdapter, adapters), num_layers, rows)
+    return Slots(layers, on_top, first_layer(adapters[0], num_layers), indexes)
 
 
 def first_layer(adapter: nn.Module, num_layers: int) -> int:
     """The lowest encoder layer that an adapter changes; the number of layers if it is on top."""
     plan = adapter.plan
     return min(plan.layers) if isinstance(plan, (ParallelPlan, HoulsbyPlan, LoraPlan)) else num_layers
+
+
+def _all_of(kind: type[Kind], adapters: Sequence[nn.Module]) -> list[Kind]:
+    """The adapters of a batch's tasks, which are of one kind."""
+    assert all(isinstance(adapter, kind) for adapter in adapters)
+    return [adapter for adapter in adapters if isinstance(adapter, kind)]
 
 
 def _plan_top(chosen: AdapterRecipe, config: EncoderConfig, flavour: Flavour) -> TopPlan:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from polytask.model.adapters.parallel import Flavour, ParallelAdapter, ParallelPlan, task_specific
-from polytask.model.adapters.rows import TaskRows, grouped_linear, small_linear
+from polytask.model.adapters.rows import GroupedLinear, TaskRows, small_linear
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import LayerSlots, Slot
+from polytask.model.encoder import NO_SLOTS, LayerSlots, Slot
 
 
 @dataclass(frozen=True)
@@ -47,31 +47,28 @@ class HoulsbyAdapter(nn.Module):
             self.pals = ParallelAdapter(plan.pals, generator)
 
     @staticmethod
-    def layer_slots(
-        adapters: Sequence["HoulsbyAdapter"], layer: int, rows: TaskRows, dropout: Dropout | None
-    ) -> LayerSlots:
-        """The slots of one encoder layer for the tasks of a batch."""
+    def slots(
+        adapters: Sequence["HoulsbyAdapter"], num_layers: int, rows: TaskRows, dropout: Dropout | None
+    ) -> list[LayerSlots]:
+        """The slots of every encoder layer for the tasks of a batch."""
         plan = adapters[0].plan
-        if layer not in plan.layers:
-            return LayerSlots()
-        bottleneck = _bottleneck(adapters, "attention", layer, rows)
-
-        def after_attention(attended: Tensor, bias: Tensor | None) -> Tensor:
-            return attended + bottleneck(attended, bias)
-
         if plan.pals is None:
-            beside = _bottleneck(adapters, "ffn", layer, rows)
+            beside = {layer: _bottleneck(adapters, "ffn", layer, rows) for layer in plan.layers}
         else:
-            beside = task_specific([adapter.pals for adapter in adapters], layer, rows, dropout)
-        return LayerSlots(after_attention=after_attention, beside_ffn=beside)
+            beside = task_specific([adapter.pals for adapter in adapters], rows, dropout)
+
+        def after(layer: int) -> Slot:
+            bottleneck = _bottleneck(adapters, "attention", layer, rows)
+            return lambda attended, bias: attended + bottleneck(attended, bias)
+
+        filled = {
+            layer: LayerSlots(after_attention=after(layer), beside_ffn=beside[layer]) for layer in plan.layers
+        }
+        return [filled.get(number, NO_SLOTS) for number in range(num_layers)]
 
 
 def _bottleneck(adapters: Sequence[HoulsbyAdapter], name: str, layer: int, rows: TaskRows) -> Slot:
     place = adapters[0].plan.layers.index(layer)
-
-    def slot(hidden: Tensor, bias: Tensor | None) -> Tensor:
-        down = [getattr(adapter, f"{name}_down")[place] for adapter in adapters]
-        up = [getattr(adapter, f"{name}_up")[place] for adapter in adapters]
-        return grouped_linear(F.gelu(grouped_linear(hidden, down, rows)), up, rows)
-
-    return slot
+    down = GroupedLinear([getattr(adapter, f"{name}_down")[place] for adapter in adapters], rows)
+    up = GroupedLinear([getattr(adapter, f"{name}_up")[place] for adapter in adapters], rows)
+    return lambda hidden, bias: up(F.gelu(down(hidden)))

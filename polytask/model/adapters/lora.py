@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polytask.model.adapters.rows import TaskRows, by_task
-from polytask.model.dropout import Dropout
-from polytask.model.encoder import LayerSlots
+from polytask.model.encoder import NO_SLOTS, LayerSlots
 
 QKV = ("query", "key", "value")
 
@@ -48,31 +47,32 @@ class LoraAdapter(nn.Module):
             self.up[linear] = nn.Parameter(torch.zeros(len(plan.layers), plan.rank, outputs))
 
     @staticmethod
-    def layer_slots(
-        adapters: Sequence["LoraAdapter"], layer: int, rows: TaskRows, dropout: Dropout | None
-    ) -> LayerSlots:
-        """The slots of one encoder layer for the tasks of a batch."""
+    def slots(adapters: Sequence["LoraAdapter"], num_layers: int, rows: TaskRows) -> list[LayerSlots]:
+        """The slots of every encoder layer for the tasks of a batch."""
         plan = adapters[0].plan
-        if layer not in plan.layers:
-            return LayerSlots()
-        place = plan.layers.index(layer)
+        filled = {layer: _layer_slots(adapters, place, rows) for place, layer in enumerate(plan.layers)}
+        return [filled.get(number, NO_SLOTS) for number in range(num_layers)]
 
-        def delta(linear: str) -> Callable[[Tensor], Tensor]:
-            def of_task(number: int, hidden: Tensor) -> Tensor:
-                adapter = adapters[number]
-                small = hidden @ adapter.down[linear][place] * (plan.alpha / plan.rank)
-                return small @ adapter.up[linear][place]
 
-            return lambda hidden: by_task(of_task, hidden, rows)
+def _layer_slots(adapters: Sequence[LoraAdapter], place: int, rows: TaskRows) -> LayerSlots:
+    plan = adapters[0].plan
 
-        linears = {linear: delta(linear) for linear in plan.linears if linear not in QKV}
-        parts = {linear: delta(linear) for linear in plan.linears if linear in QKV}
-        if parts:
-            # The encoder keeps query, key and value as one matrix; a part that is not adapted gets zeros.
-            def qkv(hidden: Tensor) -> Tensor:
-                found = {linear: part(hidden) for linear, part in parts.items()}
-                nothing = torch.zeros_like(next(iter(found.values())))
-                return torch.cat([found.get(linear, nothing) for linear in QKV], dim=-1)
+    def delta(linear: str) -> Callable[[Tensor], Tensor]:
+        def of_task(number: int, hidden: Tensor) -> Tensor:
+            adapter = adapters[number]
+            small = hidden @ adapter.down[linear][place] * (plan.alpha / plan.rank)
+            return small @ adapter.up[linear][place]
 
-            linears["qkv"] = qkv
-        return LayerSlots(linears=linears)
+        return lambda hidden: by_task(of_task, hidden, rows)
+
+    linears = {linear: delta(linear) for linear in plan.linears if linear not in QKV}
+    parts = {linear: delta(linear) for linear in plan.linears if linear in QKV}
+    if parts:
+        # The encoder keeps query, key and value as one matrix; a part that is not adapted gets zeros.
+        def qkv(hidden: Tensor) -> Tensor:
+            found = {linear: part(hidden) for linear, part in parts.items()}
+            nothing = torch.zeros_like(next(iter(found.values())))
+            return torch.cat([found.get(linear, nothing) for linear in QKV], dim=-1)
+
+        linears["qkv"] = qkv
+    return LayerSlots(linears=linears)

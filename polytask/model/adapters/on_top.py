@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polytask.model.adapters.parallel import Flavour
-from polytask.model.adapters.rows import TaskRows, by_task, grouped_linear, grouped_norm, small_linear
+from polytask.model.adapters.rows import GroupedLinear, TaskRows, by_task, grouped_norm, small_linear
 from polytask.model.dropout import Dropout
 from polytask.model.encoder import (
     NO_SLOTS,
@@ -90,28 +90,22 @@ def _whole_layer(adapters: Sequence[TopAdapter], rows: TaskRows, dropout: Dropou
 def _projected(adapters: Sequence[TopAdapter], rows: TaskRows, dropout: Dropout | None) -> Slot:
     plan = adapters[0].plan
 
+    def at(name: str, depth: int) -> list[nn.Module]:
+        return [getattr(adapter, name)[depth] for adapter in adapters]
+
     def slot(hidden: Tensor, bias: Tensor | None) -> Tensor:
-        small = grouped_linear(hidden, [adapter.encode for adapter in adapters], rows)
+        small = GroupedLinear([adapter.encode for adapter in adapters], rows)(hidden)
         for depth in range(plan.depth):
-            inner = grouped_linear(small, [_at(adapter.inner, depth) for adapter in adapters], rows)
+            inner = GroupedLinear(at("inner", depth), rows)(small)
             if plan.inner == "attention":
                 mixed = merge_heads(attend(*split_heads(inner, plan.heads), bias, dropout))
-                inner = grouped_linear(mixed, [_at(adapter.output, depth) for adapter in adapters], rows)
+                inner = GroupedLinear(at("output", depth), rows)(mixed)
             else:
                 inner = F.gelu(inner)
             if dropout is not None:
                 inner = dropout(inner)
-            norms = [adapter.norm[depth] for adapter in adapters]
-            small = grouped_norm(
-                small + inner, [norm for norm in norms if isinstance(norm, nn.LayerNorm)], rows
-            )
-        changed = grouped_linear(small, [adapter.decode for adapter in adapters], rows)
+            small = grouped_norm(small + inner, at("norm", depth), rows)
+        changed = GroupedLinear([adapter.decode for adapter in adapters], rows)(small)
         return hidden + changed if plan.flavour == "zero" else changed
 
     return slot
-
-
-def _at(layers: nn.ModuleList, number: int) -> nn.Linear:
-    layer = layers[number]
-    assert isinstance(layer, nn.Linear)
-    return layer

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polytask.model.adapters.rows import TaskRows, grouped_linear, small_linear
+from polytask.model.adapters.rows import GroupedLinear, TaskRows, small_linear
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import LayerSlots, Slot, attend, merge_heads, split_heads
+from polytask.model.encoder import NO_SLOTS, LayerSlots, Slot, attend, merge_heads, split_heads
 
 Flavour = Literal["zero", "paper", "published"]
 
@@ -51,38 +51,43 @@ class ParallelAdapter(nn.Module):
         )
 
     @staticmethod
-    def layer_slots(
-        adapters: Sequence["ParallelAdapter"], layer: int, rows: TaskRows, dropout: Dropout | None
-    ) -> LayerSlots:
-        """The slots of one encoder layer for the tasks of a batch."""
-        if layer not in adapters[0].plan.layers:
-            return LayerSlots()
-        return LayerSlots(parallel=task_specific(adapters, layer, rows, dropout))
+    def slots(
+        adapters: Sequence["ParallelAdapter"], num_layers: int, rows: TaskRows, dropout: Dropout | None
+    ) -> list[LayerSlots]:
+        """The slots of every encoder layer for the tasks of a batch."""
+        added = task_specific(adapters, rows, dropout)
+        return [LayerSlots(parallel=added[n]) if n in added else NO_SLOTS for n in range(num_layers)]
 
 
 def task_specific(
-    adapters: Sequence[ParallelAdapter], layer: int, rows: TaskRows, dropout: Dropout | None
-) -> Slot:
-    """TS of one layer, each task's on its own rows."""
+    adapters: Sequence[ParallelAdapter], rows: TaskRows, dropout: Dropout | None
+) -> dict[int, Slot]:
+    """TS of every adapted layer, each task's on its own rows."""
     plan = adapters[0].plan
-    place = plan.layers.index(layer)
-    copy = 0 if plan.tied else place
 
-    def pick(name: str, number: int) -> list[nn.Linear]:
-        return [getattr(adapter, name)[number] for adapter in adapters]
+    def gather(name: str) -> list[GroupedLinear]:
+        stacks = [getattr(adapter, name) for adapter in adapters]
+        return [GroupedLinear([stack[number] for stack in stacks], rows) for number in range(len(stacks[0]))]
 
-    def slot(hidden: Tensor, bias: Tensor | None) -> Tensor:
-        small = grouped_linear(hidden, pick("encode", copy), rows)
-        match plan.inner:
-            case "attention":
-                # Only the products differ between tasks: the attention itself runs once over all rows.
-                query, key, value = split_heads(grouped_linear(small, pick("inner", place), rows), plan.heads)
-                small = merge_heads(attend(query, key, value, bias, dropout))
-            case "feed_forward":
-                small = F.gelu(grouped_linear(small, pick("inner", place), rows))
-            case "identity":
-                small = F.gelu(small) if plan.flavour == "published" else small
-        extra = grouped_linear(small, pick("decode", copy), rows)
-        return F.gelu(extra) if plan.flavour == "published" and plan.inner == "attention" else extra
+    encode, inner, decode = gather("encode"), gather("inner"), gather("decode")
 
-    return slot
+    def slot(place: int) -> Slot:
+        copy = 0 if plan.tied else place
+
+        def added(hidden: Tensor, bias: Tensor | None) -> Tensor:
+            small = encode[copy](hidden)
+            match plan.inner:
+                case "attention":
+                    # Only the products differ between tasks: the attention itself runs once over all rows.
+                    query, key, value = split_heads(inner[place](small), plan.heads)
+                    small = merge_heads(attend(query, key, value, bias, dropout))
+                case "feed_forward":
+                    small = F.gelu(inner[place](small))
+                case "identity":
+                    small = F.gelu(small) if plan.flavour == "published" else small
+            extra = decode[copy](small)
+            return F.gelu(extra) if plan.flavour == "published" and plan.inner == "attention" else extra
+
+        return added
+
+    return {layer: slot(place) for place, layer in enumerate(plan.layers)}

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
@@ -24,32 +24,39 @@ class TaskRows:
         return found
 
 
-def grouped_linear(hidden: Tensor, layers: Sequence[nn.Linear], rows: TaskRows) -> Tensor:
+@final
+class GroupedLinear:
     """Each task's own linear layer on its own rows of `hidden` [B, L, D].
 
-    On CUDA, tasks with equally many rows become one batched product; on a CPU the products go one after
-    another, which loses little there. Splitting, unlike slicing, has a backward pass of one concatenation.
+    Tasks with equally many rows become one batched product; their weights are put together once a batch,
+    however many layers of the encoder they serve. Otherwise the products go one after another.
     """
-    if len(layers) == 1:
-        return layers[0](hidden)
-    if hidden.is_cuda and len(set(rows.sizes)) == 1:
-        weights = torch.stack([layer.weight for layer in layers])  # [K, O, D]
-        biases = torch.stack([layer.bias for layer in layers])  # [K, O]
-        groups = hidden.reshape(len(layers), -1, hidden.shape[-1])  # [K, B/K * L, D]
-        return (torch.bmm(groups, weights.mT) + biases[:, None]).view(*hidden.shape[:-1], -1)
-    parts = torch.split(hidden, list(rows.sizes))
-    return torch.cat([layer(part) for layer, part in zip(layers, parts, strict=True)])
+
+    def __init__(self, layers: Sequence[nn.Module], rows: TaskRows) -> None:
+        self._layers = [layer for layer in layers if isinstance(layer, nn.Linear)]
+        self._sizes = list(rows.sizes)
+        self._stacked: tuple[Tensor, Tensor] | None = None
+        assert len(self._layers) == len(self._sizes)
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        if len(self._layers) == 1:
+            return self._layers[0](hidden)
+        if len(set(self._sizes)) > 1:
+            # Splitting, unlike slicing, has a backward pass of one concatenation.
+            parts = torch.split(hidden, self._sizes)
+            return torch.cat([layer(part) for layer, part in zip(self._layers, parts, strict=True)])
+        if self._stacked is None:
+            weights = torch.stack([layer.weight for layer in self._layers]).mT  # [K, D, O]
+            biases = torch.stack([layer.bias for layer in self._layers])[:, None]  # [K, 1, O]
+            self._stacked = weights.to(hidden.dtype), biases.to(hidden.dtype)
+        weights, biases = self._stacked
+        groups = hidden.reshape(len(self._layers), -1, hidden.shape[-1])  # [K, B/K * L, D]
+        return torch.baddbmm(biases, groups, weights).view(*hidden.shape[:-1], -1)
 
 
-def grouped_norm(hidden: Tensor, layers: Sequence[nn.LayerNorm], rows: TaskRows) -> Tensor:
-    """Each task's own layer norm on its own rows: one normalisation, then each row its task's gains."""
-    if len(layers) == 1:
-        return layers[0](hidden)
-    sizes = torch.tensor(rows.sizes, device=hidden.device)
-    gains = torch.stack([layer.weight for layer in layers]).repeat_interleave(sizes, dim=0)  # [B, D]
-    biases = torch.stack([layer.bias for layer in layers]).repeat_interleave(sizes, dim=0)
-    normed = F.layer_norm(hidden, hidden.shape[-1:], eps=layers[0].eps)
-    return (normed * gains[:, None] + biases[:, None]).to(hidden.dtype)
+def grouped_norm(hidden: Tensor, layers: Sequence[nn.Module], rows: TaskRows) -> Tensor:
+    """Each task's own layer norm on its own rows."""
+    return by_task(lambda number, own: layers[number](own), hidden, rows)
 
 
 def by_task(function: Callable[[int, Tensor], Tensor], hidden: Tensor, rows: TaskRows) -> Tensor:

@@ -1,0 +1,76 @@
+"""Every shipped recipe trains: what it means to move moves, and what it means to freeze stays."""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_project import write_project
+
+from polytask.deploy.model import load
+from polytask.model.locate import locate_encoder
+from polytask.model.weights import encoder_tensors, load_encoder
+from polytask.recipe import Recipe
+from polytask.train.run import train_recipe
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+SHIPPED = sorted(RECIPES.rglob("*.toml"))
+SHORT = ["phases.0.epochs=1", "phases.0.steps_per_epoch=3", "phases.0.batch_size=4", "phases.0.lr=1e-2"]
+WORDS = ["the", "good", "bad", "film", "song", "book"]
+COLUMNS = {
+    "ids-sst": ("\tid\tsentence\tsentiment", 1, 5),
+    "quora": ("\tid\tsentence1\tsentence2\tis_duplicate", 2, 2),
+    "sts": ("\tid\tsentence1\tsentence2\tsimilarity", 2, 6),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder beside small files in the format and under the names of CS224N's."""
+    folder = tmp_path_factory.mktemp("project")
+    write_project(folder)
+    source = random.Random(2)
+    for stem, (header, texts, labels) in COLUMNS.items():
+        for split in ("train", "dev", "test-student"):
+            lines = [header]
+            for row in range(12):
+                sentences = [" ".join(source.choices(WORDS, k=5)) for _ in range(texts)]
+                lines.append("\t".join([str(row), f"{stem}-{split}-{row}", *sentences, f"{row % labels}.0"]))
+            (folder / f"{stem}-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_a_shipped_recipe_trains(
+    path: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYTASK_DATA", str(project))
+    changes = [f"encoder={project / 'encoder'}", "max_length=24", *SHORT]
+    recipe = Recipe.load(path, changes)
+    if len(recipe.phases) > 1:
+        recipe = Recipe.load(path, [*changes, *(change.replace("phases.0", "phases.1") for change in SHORT)])
+    run = train_recipe(recipe, tmp_path / "run", resume=False, listener=lambda event: None)
+    assert set(run.scores["tasks"]) == set(recipe.tasks)
+
+    model = load(tmp_path / "run", precision="fp32")
+    before, _ = load_encoder(locate_encoder(recipe.encoder, project))
+    now = encoder_tensors(model.network.encoder)
+    unchanged = all(torch.equal(now[name], tensor) for name, tensor in encoder_tensors(before).items())
+    assert unchanged == all(phase.train == ("heads",) for phase in recipe.phases)
+    if run.scores["best"]["phase"] < len(recipe.phases) - 1:
+        return  # the best model is one from before the phase that trains the adapters
+    for name in model.tasks:
+        zero = [p for p in model.network.adapter_parameters(name) if not p.any() and p.ndim > 1]
+        assert not zero, "an adapter's zero-initialised matrices are still zero"
+
+
+def test_every_adapter_and_head_has_a_recipe() -> None:
+    from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
+
+    assert {path.stem for path in (RECIPES / "adapters").glob("*.toml")} == set(ADAPTER_OPTIONS) - {"none"}
+    assert {path.stem for path in (RECIPES / "heads").glob("*.toml")} == set(HEAD_OPTIONS) - {"linear"}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_a_shipped_recipe_says_its_command(path: Path) -> None:
+    assert f"polytask train recipes/{path.relative_to(RECIPES)}" in path.read_text(encoding="utf-8")

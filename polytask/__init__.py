@@ -1,5 +1,7 @@
 """polytask: one BERT-family encoder, many sentence-level tasks."""
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +16,15 @@ __all__ = ["Model", "Recipe", "Run", "UserError", "evaluate", "load", "train", "
 _HOME = {"Recipe": "polytask.recipe", "UserError": "polytask.errors"}
 
 
+class _Package(ModuleType):
+    """Keeps `polytask.train` and `polytask.evaluate` the functions, although folders have these names too."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing a folder sets it as an attribute of its parent; there the public name comes first.
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'polytask' has no attribute {name!r}")
@@ -24,3 +35,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+sys.modules[__name__].__class__ = _Package

@@ -75,3 +75,15 @@ def test_at_most_twenty_public_names() -> None:
 
     assert len(polytask.__all__) <= 20
     assert all(hasattr(polytask, name) for name in polytask.__all__)
+
+
+@pytest.mark.parametrize(
+    "first", ["polytask.train.loop", "polytask.evaluate.metrics", "polytask.api", "polytask"]
+)
+def test_public_functions_are_not_hidden_by_the_folders_of_their_names(first: str) -> None:
+    code = (
+        f"import {first}, polytask as pt; from polytask import train; pt.load; "
+        "print(callable(pt.train) and callable(pt.evaluate) and callable(train))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "True"

@@ -116,7 +116,7 @@ RECIPES = {
     TASK + '[[phases]]\ntrain = "adapters"': "nothing to train",
     ENCODER
     + TASK
-    + '[[phases]]\n[[phases]]\ntrain = ["encoder.nope.*"]': "phases.1.train ['encoder.nope.*']",
+    + '[[phases]]\n[[phases]]\ntrain = ["encoder.nope.*"]': "phases.1.train should match parameters",
     TASK + "[[phases]]\nepochs = 0": "phases.0.epochs should be greater than or equal to 1",
     TASK + "[[phases]]\nepochs = 1.5": "phases.0.epochs should be a valid integer",
     TASK + "[[phases]]\nsteps_per_epoch = 0": "phases.0.steps_per_epoch should be greater",

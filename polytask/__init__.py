@@ -16,18 +16,29 @@ __all__ = ["Model", "Recipe", "Run", "UserError", "evaluate", "load", "train", "
 _HOME = {"Recipe": "polytask.recipe", "UserError": "polytask.errors"}
 
 
+class _Folder(ModuleType):
+    """`polytask.train` and `polytask.evaluate` are folders and functions: called, they do as the API does."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return _from_api(self.__name__.removeprefix("polytask."))(*arguments, **options)
+
+
 class _Package(ModuleType):
-    """Keeps `polytask.train` and `polytask.evaluate` the functions, although folders have these names too."""
+    """Importing a folder makes it an attribute of the package, in the place of the function of that name."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a folder sets it as an attribute of its parent; there the public name comes first.
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
+        if name in __all__ and isinstance(value, ModuleType):
+            value.__class__ = _Folder
+        super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'polytask' has no attribute {name!r}")
+    return _from_api(name)
+
+
+def _from_api(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOME.get(name, "polytask.api")), name)

@@ -82,8 +82,20 @@ def test_at_most_twenty_public_names() -> None:
 )
 def test_public_functions_are_not_hidden_by_the_folders_of_their_names(first: str) -> None:
     code = (
-        f"import {first}, polytask as pt; from polytask import train; pt.load; "
-        "print(callable(pt.train) and callable(pt.evaluate) and callable(train))"
+        f"import {first} as first, polytask as pt; from polytask import evaluate, train; pt.load; "
+        "import polytask.train.loop as loop; "
+        "print(all(map(callable, (pt.train, pt.evaluate, train, evaluate))) and loop.__name__)"
     )
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert ran.stdout.strip() == "True"
+    assert ran.stdout.strip() == "polytask.train.loop"
+
+
+def test_a_folder_that_is_called_does_what_the_function_does(tmp_path: Path) -> None:
+    import polytask as pt
+    import polytask.evaluate.metrics
+    import polytask.train.loop
+
+    with pytest.raises(pt.UserError, match="cannot be read as a recipe"):
+        pt.train(tmp_path / "none.toml")
+    with pytest.raises(pt.UserError, match="no model folder"):
+        pt.evaluate(tmp_path / "none")

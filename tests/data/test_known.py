@@ -127,6 +127,14 @@ def test_a_set_that_cannot_be_downloaded_says_where_its_files_belong(
         fetch_set("demo/stss")
 
 
+def test_a_sets_own_test_rows_may_be_missing_but_not_those_that_a_recipe_names(
+    tmp_path: Path, data_folder: Path
+) -> None:
+    (data_folder / "sts-test-student.csv").unlink()
+    assert resolved(tmp_path, train="cs224n/sts").test is None
+    assert "no file sts-test-student.csv" in failure(tmp_path, train="cs224n/sts", test="cs224n/sts")
+
+
 def test_every_set_is_listed_with_the_rows_that_are_here() -> None:
     sets = {item.name: item for item in known_sets()}
     assert list(sets) == list(KNOWN_SETS)

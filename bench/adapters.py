@@ -28,7 +28,7 @@ from polytask.model.dropout import Dropout
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
 from polytask.model.weights import load_encoder
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task, loss_per_row
 
 KINDS = ("pal", "low_rank", "houlsby", "lora", "top_attention")

@@ -12,7 +12,7 @@ from polytask.data.known import FOLDER_VARIABLE, KNOWN_SETS
 from polytask.data.rows import Row, read_rows
 from polytask.data.tokenizer import Tokenizer
 from polytask.errors import DataError
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 BATCH_SIZE = 32
 MAX_LENGTH = 128

@@ -11,7 +11,6 @@ from polytask.deploy.model import Model, load
 from polytask.errors import UserError
 from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
 from polytask.recipe import Recipe
-from polytask.report.page import write_report
 from polytask.train.run import Run, train_recipe
 
 __all__ = ["Model", "Recipe", "Run", "evaluate", "load", "train", "write_report"]
@@ -43,6 +42,13 @@ def train(
         raise
     write_report(folder)
     return run
+
+
+def write_report(run: str | Path) -> Path:
+    """Write `report.html` into a run folder, from what the folder holds so far, and return its path."""
+    from polytask.report import page  # not needed to train, and slow to import
+
+    return page.write_report(Path(run))
 
 
 def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | None = None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ Linear = Literal["query", "key", "value", "output", "up", "down"]
 class Table(BaseModel):
     """A table of a recipe: unknown keys are mistakes and values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    # Schemas are built on first use, which keeps the import short.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Choice(Table):
@@ -126,6 +127,14 @@ HEAD_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_word_or_list(value: tuple[str, ...]) -> object:
+    return value[0] if len(value) == 1 else list(value)
+
+
 def _as_table(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
@@ -135,6 +144,7 @@ def _as_word_or_table(value: Choice) -> object:
     return table["kind"] if list(table) == ["kind"] else table
 
 
+Words = Annotated[tuple[str, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]
 Sampler = Annotated[SamplerRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
 Combine = Annotated[CombineRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
 Adapter = Annotated[AdapterRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]

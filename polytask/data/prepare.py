@@ -16,7 +16,8 @@ from polytask.data.sources import read_records
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import FORMAT, TokenTable, write_table
 from polytask.errors import DataError
-from polytask.recipe import BadRows, Recipe, TaskRecipe
+from polytask.recipe import Recipe
+from polytask.recipe_tasks import BadRows, TaskRecipe
 from polytask.tasks import Task
 
 SPLITS = ("train", "dev", "test")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polytask.data.sources import BadRow, Record, read_records
 from polytask.errors import DataError, one_of
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 DEFAULT_ID = "id"
 WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,18})\.0*")

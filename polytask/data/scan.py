@@ -12,7 +12,7 @@ from polytask.data.cache import cache_folder, file_hash, write_file
 from polytask.data.rows import label_names, read_rows
 from polytask.data.sources import BadRow, Record, file_ending, read_records
 from polytask.errors import DataError
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 FORMAT = 1
 MAX_LABELS = 10_000

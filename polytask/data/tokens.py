@@ -13,7 +13,7 @@ import numpy.typing as npt
 from polytask.data.cache import build_folder
 from polytask.data.rows import Label, Row
 from polytask.data.tokenizer import MAX_TOKENS, Ids, Tokenizer
-from polytask.recipe import Kind
+from polytask.recipe_tasks import Kind
 
 FORMAT = (1, MAX_TOKENS)
 ROWS_PER_CHUNK = 4096

@@ -20,7 +20,7 @@ from polytask.model.compute import Compute, Precision, choose_compute
 from polytask.model.folder import load_model, read_model_config, save_model
 from polytask.model.multitask import MultitaskModel
 from polytask.model.parts import join_models, take_tasks
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polytask.recipe import METRICS_OF_KIND
+from polytask.recipe_tasks import METRICS_OF_KIND
 from polytask.tasks import Task
 
 THRESHOLD = 0.5  # of a multilabel probability; at the threshold the label is given

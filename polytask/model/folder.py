@@ -16,7 +16,7 @@ from polytask.files import sha256_of, write_bytes, write_whole
 from polytask.model.multitask import MultitaskModel
 from polytask.model.names import config_from_dict, config_to_dict
 from polytask.model.weights import build_encoder, encoder_tensors
-from polytask.recipe import TASK_NAME
+from polytask.recipe_tasks import TASK_NAME
 from polytask.tasks import Task
 
 FORMAT = "polytask"

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import nn
 
-from polytask.recipe import PhaseRecipe
+from polytask.recipe_phases import PhaseRecipe
 
 BETAS = (0.9, 0.999)
 EPS = 1e-6  # BERT's; Adam's usual 1e-8 is noisier in the first updates

@@ -18,7 +18,7 @@ from polytask.evaluate.metrics import decide
 from polytask.evaluate.scoring import Answers, TaskScore, answer_table, score_answers, scores_to_dict
 from polytask.files import write_bytes
 from polytask.model.folder import save_model
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task
 from polytask.train.card import model_card
 from polytask.train.checkpoint import load_best

@@ -9,7 +9,8 @@ from torch import nn
 
 from polytask.errors import RecipeError
 from polytask.model.multitask import MultitaskModel, module_name
-from polytask.recipe import TRAIN_WORD, PhaseRecipe, Recipe
+from polytask.recipe import Recipe
+from polytask.recipe_phases import TRAIN_WORD, PhaseRecipe
 from polytask.train.samplers import Progress, Sampler, task_shares
 
 OWN_PARTS = ("heads", "adapters")

@@ -180,8 +180,11 @@ assert "torch" not in sys.modules
 
 
 def test_polytask_costs_little_more_than_torch() -> None:
-    torch = seconds_of("import torch", 3)
-    assert seconds_of("import polytask; polytask.train", 3) - torch <= 0.3
+    # Interleaved, so that both are measured while the machine is as busy.
+    runs = [
+        (seconds_of("import torch", 1), seconds_of("import polytask; polytask.train", 1)) for _ in range(6)
+    ]
+    assert min(both for _, both in runs) - min(torch for torch, _ in runs) <= 0.3
 
 
 def _wall(command: list[str]) -> float:

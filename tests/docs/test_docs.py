@@ -10,7 +10,9 @@ from tiny_project import load_recipe, write_project
 
 from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS, SamplerRecipe
 from polytask.errors import RecipeError
-from polytask.recipe import PhaseRecipe, Recipe, TaskRecipe
+from polytask.recipe import Recipe
+from polytask.recipe_phases import PhaseRecipe
+from polytask.recipe_tasks import TaskRecipe
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

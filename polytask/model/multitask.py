@@ -12,9 +12,10 @@ from polytask.errors import RecipeError
 from polytask.model.adapters.build import bind, build_adapter, first_layer, plan_adapter
 from polytask.model.adapters.rows import TaskRows
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import Encoder, Slots
+from polytask.model.encoder import Encoder
 from polytask.model.heads import Head
 from polytask.model.readers import mean_pool
+from polytask.model.slots import Slots
 from polytask.tasks import Task
 
 

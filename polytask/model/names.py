@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from reprlib import repr as short
-from typing import Any, Literal
+from typing import Any
 
 from polytask.errors import ModelError, did_you_mean, one_of
-from polytask.model.encoder import ACTIVATIONS, EncoderConfig
-
-Architecture = Literal["bert", "roberta", "xlm-roberta", "distilbert", "electra"]
+from polytask.model.config import ACTIVATIONS, Architecture, EncoderConfig
 
 MODEL_CLASSES: dict[Architecture, str] = {
     "bert": "BertModel",

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from polytask.batch import Tokens
 from polytask.model.adapters.rows import small_linear
+from polytask.model.config import EncoderConfig
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import EncoderConfig
 
 POOLING_HEADS = 8
 LAST_LAYER_LEAD = 2.0  # the last state starts with e^2 times the weight of any other

@@ -8,15 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polytask.batch import Tokens
+from polytask.model.attention import PLAIN_ATTENTION_LENGTH, attend
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import (
-    PLAIN_ATTENTION_LENGTH,
-    Encoder,
-    EncoderConfig,
-    LayerSlots,
-    Slots,
-    attend,
-)
+from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.slots import LayerSlots, Slots
 
 NUM_LAYERS = 3
 CONFIG = EncoderConfig(

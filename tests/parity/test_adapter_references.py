@@ -13,7 +13,8 @@ from polytask.batch import Tokens
 from polytask.choices import AdapterRecipe
 from polytask.model.adapters.build import bind, build_adapter, plan_adapter
 from polytask.model.adapters.rows import TaskRows
-from polytask.model.encoder import Encoder, EncoderConfig, Slots
+from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.slots import Slots
 
 TOLERANCE = 1e-5
 NUM_LAYERS = 4

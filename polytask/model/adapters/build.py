@@ -14,7 +14,8 @@ from polytask.model.adapters.on_top import TopAdapter, TopPlan
 from polytask.model.adapters.parallel import Flavour, ParallelAdapter, ParallelPlan
 from polytask.model.adapters.rows import TaskRows
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import NO_SLOTS, EncoderConfig, LayerSlots, Slots
+from polytask.model.encoder import EncoderConfig
+from polytask.model.slots import NO_SLOTS, LayerSlots, Slots
 
 PAPER_WIDTH = 768  # the sizes below belong to an encoder this wide, and are scaled to others
 PAL_HEADS = 6

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from polytask.model.adapters.parallel import Flavour, ParallelAdapter, ParallelPlan, task_specific
 from polytask.model.adapters.rows import GroupedLinear, TaskRows, small_linear
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import NO_SLOTS, LayerSlots, Slot
+from polytask.model.slots import NO_SLOTS, LayerSlots, Slot
 
 
 @dataclass(frozen=True)

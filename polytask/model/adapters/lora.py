@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polytask.model.adapters.rows import TaskRows, by_task
-from polytask.model.encoder import NO_SLOTS, LayerSlots
+from polytask.model.slots import NO_SLOTS, LayerSlots
 
 QKV = ("query", "key", "value")
 

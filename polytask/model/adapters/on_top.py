@@ -10,16 +10,10 @@ from torch.nn import functional as F
 
 from polytask.model.adapters.parallel import Flavour
 from polytask.model.adapters.rows import GroupedLinear, TaskRows, by_task, grouped_norm, small_linear
+from polytask.model.attention import attend, merge_heads, split_heads
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import (
-    NO_SLOTS,
-    EncoderConfig,
-    EncoderLayer,
-    Slot,
-    attend,
-    merge_heads,
-    split_heads,
-)
+from polytask.model.encoder import EncoderConfig, EncoderLayer
+from polytask.model.slots import NO_SLOTS, Slot
 
 
 @dataclass(frozen=True)

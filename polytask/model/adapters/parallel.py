@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polytask.model.adapters.rows import GroupedLinear, TaskRows, small_linear
+from polytask.model.attention import attend, merge_heads, split_heads
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import NO_SLOTS, LayerSlots, Slot, attend, merge_heads, split_heads
+from polytask.model.slots import NO_SLOTS, LayerSlots, Slot
 
 Flavour = Literal["zero", "paper", "published"]
 

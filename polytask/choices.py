@@ -1,4 +1,4 @@
-"""What a recipe chooses by name: samplers, combiners, adapters and heads, with their options."""
+"""What a recipe chooses by name for its model: adapters and heads, with their options."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -20,18 +20,6 @@ class Choice(Table):
     kind: str
 
 
-class SamplerRecipe(Choice):
-    """How an update's draws are chosen among the tasks."""
-
-    kind: Literal["round_robin", "proportional", "annealed", "joint"] = "annealed"
-
-
-class CombineRecipe(Choice):
-    """How the gradients of an update's draws become one."""
-
-    kind: Literal["sum"] = "sum"
-
-
 ADAPTER_OPTIONS: dict[str, tuple[str, ...]] = {
     "none": (),
     "pal": ("size", "heads", "layers", "flavour"),
@@ -49,7 +37,8 @@ ADAPTER_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _refuse_others(kind: str, given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def refuse_others(kind: str, given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    """Raise ValueError with a line for each option that a choice does not have."""
     wrong = [name for name in given if name not in allowed]
     if wrong:
         has = f"has {', '.join(allowed)}" if allowed else "has no options"
@@ -97,7 +86,7 @@ class AdapterRecipe(Choice):
     def _check(self) -> Self:
         given = self.model_dump(exclude_none=True, exclude={"kind"})
         allowed = ADAPTER_OPTIONS[self.kind]
-        _refuse_others(self.kind, given, allowed)
+        refuse_others(self.kind, given, allowed)
         return self
 
 
@@ -113,7 +102,7 @@ class HeadRecipe(Choice):
     def _check(self) -> Self:
         allowed = HEAD_OPTIONS[self.kind]
         given = self.model_dump(exclude_none=True, exclude={"kind"})
-        _refuse_others(self.kind, given, allowed)
+        refuse_others(self.kind, given, allowed)
         return self
 
 
@@ -135,17 +124,17 @@ def _as_word_or_list(value: tuple[str, ...]) -> object:
     return value[0] if len(value) == 1 else list(value)
 
 
-def _as_table(value: object) -> object:
+def as_table(value: object) -> object:
+    """A word alone is a choice without options."""
     return {"kind": value} if isinstance(value, str) else value
 
 
-def _as_word_or_table(value: Choice) -> object:
+def as_word_or_table(value: Choice) -> object:
+    """The inverse of `as_table`."""
     table: dict[str, Any] = value.model_dump(mode="json", exclude_none=True)
     return table["kind"] if list(table) == ["kind"] else table
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]
-Sampler = Annotated[SamplerRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
-Combine = Annotated[CombineRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
-Adapter = Annotated[AdapterRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
-Head = Annotated[HeadRecipe, BeforeValidator(_as_table), PlainSerializer(_as_word_or_table)]
+Adapter = Annotated[AdapterRecipe, BeforeValidator(as_table), PlainSerializer(as_word_or_table)]
+Head = Annotated[HeadRecipe, BeforeValidator(as_table), PlainSerializer(as_word_or_table)]

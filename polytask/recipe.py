@@ -8,11 +8,12 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError
 
 from polytask.changes import apply_changes
-from polytask.choices import Adapter, AdapterRecipe, CombineRecipe, HeadRecipe, SamplerRecipe, Table
+from polytask.choices import Adapter, AdapterRecipe, HeadRecipe, Table
 from polytask.errors import RecipeError, one_of
 from polytask.explain import explain
 from polytask.recipe_phases import PhaseRecipe
 from polytask.recipe_tasks import TASK_NAME, BadRows, Pairs, TaskRecipe
+from polytask.update_choices import TABLES, check_task_names
 
 MAX_RECIPE_BYTES = 1_000_000
 
@@ -30,6 +31,9 @@ class Recipe(Table):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     bad_rows: BadRows = "stop"
     adapter: Adapter = AdapterRecipe()
+    keep: Literal["best", "last"] = "best"  # which weights become the model: best on dev, or the last
+    checkpoint_seconds: float = Field(default=300.0, ge=0)  # of training between two checkpoints
+    checkpoints: int = Field(default=2, ge=1, le=1000)  # how many are kept
     tasks: dict[str, TaskRecipe] = Field(min_length=1)
     phases: tuple[PhaseRecipe, ...] = Field(
         default_factory=lambda: (PhaseRecipe.model_validate({}),), min_length=1
@@ -114,6 +118,10 @@ class Recipe(Table):
                 wrong.append(
                     f"phases.{number}.tasks should name each task once. Found {list(phase.tasks or ())}."
                 )
+            wrong.extend(
+                f"phases.{number}.{line}"
+                for line in check_task_names(phase, phase.tasks or tuple(self.tasks))
+            )
             if phase.train == ("adapters",) and self.adapter.kind == "none":
                 wrong.append(
                     f"phases.{number}.train is 'adapters', but adapter.kind is 'none': nothing to train."
@@ -129,8 +137,7 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
     tables: dict[str, type[Table]] = {
         "tasks": TaskRecipe,
         "phases": PhaseRecipe,
-        "sampler": SamplerRecipe,
-        "combine": CombineRecipe,
+        **TABLES,
         "adapter": AdapterRecipe,
         "head": HeadRecipe,
     }

@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES = [
     {"errors"},
     {"changes", "explain", "files", "choices"},
+    {"update_choices"},
     {"recipe_tasks", "recipe_phases"},
     {"recipe"},
     {"tasks"},

@@ -119,14 +119,19 @@ class Encoder(nn.Module):
         dropout: Dropout | None = None,
         slots: Slots | None = None,
         frozen_layers: int = 0,
+        noise: Tensor | None = None,
     ) -> list[Tensor]:
         """The embeddings and the hidden states after each layer; `dropout=None` is evaluation.
 
         The embeddings and the first `frozen_layers - 1` layers run without gradients or dropout: 0 trains
-        everything, 1 freezes the embeddings, and 1 + num_layers freezes the whole encoder.
+        everything, 1 freezes the embeddings, and 1 + num_layers freezes the whole encoder. `noise` [B, L, D]
+        is added to what the lowest trained layer reads.
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and frozen_layers == 0):
             hidden = self.embeddings(tokens, dropout if frozen_layers == 0 else None)
+        first_trained = max(0, frozen_layers - 1)
+        if noise is not None and first_trained == 0:
+            hidden = hidden + noise
         states = [hidden]
         bias = tokens.padding_bias(self._score_dtype(hidden))
         for number, layer in enumerate(self.layers):
@@ -136,6 +141,9 @@ class Encoder(nn.Module):
                     hidden, bias = go_on_with(slots.rows, hidden, bias)
                 layer_slots = slots.layers[number] if slots is not None else NO_SLOTS
                 hidden = layer(hidden, bias, layer_slots, dropout if trained else None)
+            if noise is not None and number + 1 == first_trained:
+                copied = slots is not None and slots.rows is not None and number >= slots.first
+                hidden = hidden + (noise[slots.rows] if slots is not None and copied else noise)
             states.append(hidden)
         if slots is not None and slots.on_top is not None:
             if slots.first == len(self.layers):

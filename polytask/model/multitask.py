@@ -53,11 +53,15 @@ class MultitaskModel(nn.Module):
             )
 
     def forward(
-        self, batch: Batch, dropout: Dropout | None = None, frozen_layers: int = 0
+        self,
+        batch: Batch,
+        dropout: Dropout | None = None,
+        frozen_layers: int = 0,
+        noise: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Each task's outputs [rows, num_outputs]; `dropout=None` is evaluation (see `Encoder.states`)."""
         slots, rows = self._bind(batch, dropout)
-        states = self.encoder.states(batch.tokens, dropout, slots, frozen_layers)
+        states = self.encoder.states(batch.tokens, dropout, slots, frozen_layers, noise)
         outputs = {}
         for name, shared in batch.slices.items():
             own_dropout = (

@@ -13,8 +13,6 @@ from torch import Tensor
 from polytask.errors import UserError
 from polytask.files import sha256_of, write_bytes, write_whole
 
-KEPT = 2  # the newest, and one to fall back on
-
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors to one safetensors file, whole or not at all."""
@@ -25,16 +23,32 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(f"{path}: cannot be written ({error})") from None
 
 
-def save_checkpoint(folder: Path, update: int, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
-    """Write the checkpoint of one update; its JSON file, written last, makes it valid."""
+def save_checkpoint(
+    folder: Path, update: int, tensors: Mapping[str, Tensor], state: dict[str, Any], kept: int
+) -> None:
+    """Write the checkpoint of one update, and keep so many; its JSON file, written last, makes it valid."""
     folder.mkdir(exist_ok=True)
     path = folder / f"update-{update:08d}.safetensors"
     save_tensors(path, tensors)
     record = {**state, "sha256": sha256_of(path)}
     write_bytes(path.with_suffix(".json"), json.dumps(record).encode())
-    for old in sorted(folder.glob("update-*.json"))[:-KEPT]:
+    written = sorted(folder.glob("update-*.json"))
+    for old in written[:-kept]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)
+    named = {best["update"] for file in written[-kept:] if (best := _best_of(file)) is not None}
+    for old in folder.glob("best-*.safetensors"):
+        if old not in {best_path(folder, number) for number in named}:
+            old.unlink()
+
+
+def _best_of(record: Path) -> dict[str, Any] | None:
+    """What a checkpoint names as the best so far."""
+    try:
+        best: dict[str, Any] | None = json.loads(record.read_bytes()).get("best")
+    except (OSError, ValueError):
+        return None
+    return best
 
 
 def best_path(folder: Path, update: int) -> Path:
@@ -42,20 +56,21 @@ def best_path(folder: Path, update: int) -> Path:
     return folder / f"best-{update:08d}.safetensors"
 
 
-def save_best(folder: Path, update: int, tensors: Mapping[str, Tensor]) -> None:
-    """Keep the best tensors so far, and those before them, which an older checkpoint may still name."""
+def save_best(folder: Path, update: int, tensors: Mapping[str, Tensor]) -> str:
+    """Keep the best tensors so far, beside those that a checkpoint still names; returns their checksum."""
     folder.mkdir(exist_ok=True)
     save_tensors(best_path(folder, update), tensors)
-    for old in sorted(folder.glob("best-*.safetensors"))[:-KEPT]:
-        old.unlink()
+    return sha256_of(best_path(folder, update))
 
 
-def load_best(folder: Path, update: int) -> dict[str, Tensor]:
-    """The tensors that `save_best` kept."""
-    path = best_path(folder, update)
+def load_best(folder: Path, best: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors that `save_best` kept; `best` names their update and checksum."""
+    path = best_path(folder, best["update"])
     try:
+        if sha256_of(path) != best["sha256"]:
+            raise ValueError("its checksum does not match")
         return load_file(path)
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:
         raise OSError(f"{path}: the best model so far is damaged ({error})") from None
 
 
@@ -68,8 +83,10 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], li
             state = json.loads(path.read_bytes())
             if sha256_of(tensors_path) != state.pop("sha256"):
                 raise ValueError("its checksum does not match")
+            if state.get("best") is not None:
+                load_best(folder, state["best"])  # an unsound best would be found out only at the end
             return load_file(tensors_path), state, damaged
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, SafetensorError) as error:
             damaged.append(f"{tensors_path.name} is damaged ({error}): falling back to the one before it.")
     if damaged:
         raise UserError(f"--resume: none of the checkpoints in {folder} is sound; begin a new run.")

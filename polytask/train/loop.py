@@ -3,59 +3,27 @@
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
-from polytask.data.batches import BatchStream, Collator
+from polytask.data.batches import Collator
 from polytask.data.prepare import TaskData
 from polytask.evaluate.scoring import TaskScore, answer_table, mean_score, score_answers, scores_to_dict
 from polytask.model.compute import Compute
-from polytask.model.dropout import Dropout
 from polytask.model.multitask import MultitaskModel
 from polytask.recipe import Recipe
-from polytask.tasks import loss_per_row
-from polytask.train.checkpoint import (
-    load_checkpoint,
-    pack_optimizer,
-    save_best,
-    save_checkpoint,
-    unpack_optimizer,
-)
+from polytask.train.checkpoint import load_best, load_checkpoint, save_best, save_checkpoint
 from polytask.train.events import EventLog
 from polytask.train.interrupt import StopRequest
-from polytask.train.optimizer import Schedule, build_optimizer, clip_gradients
-from polytask.train.phases import Phase, TrainablePart, plan_phase, select_trainable
+from polytask.train.phases import Phase, is_staged, plan_phase
+from polytask.train.running import Material, RunningPhase
+from polytask.train.state import State, TrainingError, TrainingStopped
 
 LOG_EVERY = 10  # updates to an `update` event
-CHECKPOINT_SECONDS = 300.0  # of training between checkpoints, besides one at the end of every epoch
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on: the loss is no longer a number."""
-
-
-class TrainingStopped(KeyboardInterrupt):
-    """The user asked for a stop; the run folder holds a checkpoint of the last finished update."""
-
-
-@dataclass
-class State:
-    """Where a run stands, besides its tensors."""
-
-    phase: int = 0
-    update: int = 0  # finished updates of this phase
-    total_updates: int = 0
-    seconds: float = 0.0  # of training, without evaluation
-    tokens: int = 0  # real ones trained on
-    positions: dict[str, int] = field(default_factory=dict)  # batches drawn from each task
-    drawn: dict[str, int] = field(default_factory=dict)  # rows drawn from each task
-    best: dict[str, Any] | None = None  # phase, epoch, update, mean and scores of the best evaluation
-    epochs_without_gain: int = 0
-    finished: bool = False
 
 
 @final
@@ -106,55 +74,58 @@ class Training:
     def train(self) -> None:
         """Run every phase that is not finished yet."""
         sizes = {name: data.train.num_rows for name, data in self.data.items() if data.train is not None}
+        material = Material(self.recipe, self.model, self.data, self.collator, self.compute, self.generator)
         with self._stop.listening():
             for number in range(self.state.phase, len(self.recipe.phases)):
                 self.state.phase = number
-                self._run_phase(plan_phase(self.recipe, number, sizes))
-                self.state.update = 0
-                self.state.epochs_without_gain = 0
+                if self.state.update == 0:
+                    self._begin(number)
+                running = RunningPhase(plan_phase(self.recipe, number, sizes), material, self.state)
+                try:
+                    self._run(running)
+                finally:
+                    running.close()
+                self._end(running.phase)
         self.state.finished = True
 
-    def _run_phase(self, phase: Phase) -> None:
-        part = select_trainable(self.model, phase)
-        optimizer = build_optimizer(part.parameters, phase.recipe)
-        unpack_optimizer(optimizer, self._restored)
+    def _begin(self, number: int) -> None:
+        """Before a phase's first update: the weights it starts from; before all, the matrix's first row."""
+        best = self.state.best
+        if self.recipe.phases[number].begin == "best" and best is not None:
+            self.model.load_state_dict(load_best(self.checkpoints, best))
+        if number == 0 and is_staged(self.recipe):
+            before = {name: item.score for name, item in self.score("dev").items()}
+            self.state.stages.append({"tasks": [], "scores": before})
+
+    def _end(self, phase: Phase) -> None:
+        """After a phase's last update: its row of the score matrix, and a clean start for the next."""
+        self.state.stages.append({"tasks": list(phase.tasks), "scores": self.state.scores})
+        self.state.update = 0
+        self.state.epochs_without_gain = 0
+        self.state.best_of_phase = None
+
+    def _run(self, running: RunningPhase) -> None:
+        """The updates of one phase, with their events, evaluations and checkpoints."""
+        phase = running.phase
+        running.restore(self._restored)
         self._restored = {}
-        schedule = Schedule(phase.recipe, phase.updates)
-        streams = {task: self._stream(task, phase.recipe.batch_size) for task in phase.tasks}
         if self.state.update == 0:
-            self.log.write(
-                "phase",
-                phase=phase.number,
-                train=", ".join(phase.recipe.train),
-                tasks=list(phase.tasks),
-                epochs=phase.recipe.epochs,
-                updates=phase.updates,
-                update=self.state.total_updates,
-                schedule=phase.schedule(),
-            )
-        losses = LossLog()
+            self._log_phase(phase)
         saved_at = self.state.seconds
         while self.state.update < phase.updates and not self._out_of_patience(phase):
             started = time.perf_counter()
-            lr = schedule(self.state.update)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            self._update(phase, part, streams, losses)
-            clip_gradients(part.parameters, phase.recipe.clip)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            self.state.update += 1
-            self.state.total_updates += 1
-            self.state.positions.update({task: stream.position for task, stream in streams.items()})
+            running.update()
             self.state.seconds += time.perf_counter() - started
             epoch_ends = self.state.update % phase.updates_per_epoch == 0
             if epoch_ends or self.state.update % LOG_EVERY == 0:
-                self._log_update(phase, lr, losses)
+                self._log_update(running)
             if epoch_ends:
-                self._evaluate(phase)
-            if epoch_ends or self._stop.asked or self.state.seconds - saved_at >= CHECKPOINT_SECONDS:
+                with running.average.applied():
+                    self._evaluate(phase)
+            late = self.state.seconds - saved_at >= self.recipe.checkpoint_seconds
+            if epoch_ends or self._stop.asked or late:
                 saved_at = self.state.seconds
-                self._checkpoint(optimizer)
+                self._checkpoint(running)
             if self._stop.asked:
                 raise TrainingStopped(
                     f"Stopped after update {self.state.total_updates}; --resume goes on from there."
@@ -163,44 +134,27 @@ class Training:
     def _out_of_patience(self, phase: Phase) -> bool:
         return 0 < phase.recipe.patience <= self.state.epochs_without_gain
 
-    def _update(
-        self, phase: Phase, part: TrainablePart, streams: Mapping[str, BatchStream], losses: "LossLog"
-    ) -> None:
-        """The draws of one update: their gradients, added up."""
-        dropout = Dropout(self.recipe.dropout, self.generator)
-        self.model.train()
-        for number in phase.sampler.draw(phase.progress(self.state.update)):
-            task = phase.tasks[number]
-            table = self.data[task].train
-            assert table is not None
-            rows = streams[task].next()
-            batch = self.collator.batch(self.data[task].task, table, rows).to(self.compute.device)
-            with self.compute.autocast():
-                outputs = self.model(batch, dropout, part.frozen_layers)[task]
-            loss = loss_per_row(self.data[task].task, outputs, batch.targets[task]).mean()
-            loss.backward()  # type: ignore[no-untyped-call]
-            losses.add(task, loss.detach())
-            self.state.tokens += batch.num_tokens
-            self.state.drawn[task] = self.state.drawn.get(task, 0) + len(rows)
-
     def _evaluate(self, phase: Phase) -> None:
-        scores = self.score("dev")
-        if not scores:  # without dev rows the last weights are the result
+        found = self.score("dev")
+        if not found:  # without dev rows the last weights are the result
             return
-        mean = mean_score(scores)
-        better = self.state.best is None or mean > self.state.best["mean"]
+        scores = {name: item.score for name, item in found.items()}
+        self.state.scores = scores
+        mean = mean_score(found)
         epoch = self.state.update // phase.updates_per_epoch
+        better = self.state.best is None or mean > self.state.best["mean"]
         if better:
-            save_best(self.checkpoints, self.state.total_updates, self.model.state_dict())
+            checksum = save_best(self.checkpoints, self.state.total_updates, self.model.state_dict())
             self.state.best = {
                 "phase": phase.number,
                 "epoch": epoch,
                 "update": self.state.total_updates,
                 "mean": mean,
                 "adapters_on": self.model.adapters_on,
-                "scores": scores_to_dict(scores),
+                "scores": scores_to_dict(found),
+                "sha256": checksum,
             }
-        self.state.epochs_without_gain = 0 if better else self.state.epochs_without_gain + 1
+        self._count_patience(phase, scores)
         self.log.write(
             "evaluate",
             phase=phase.number,
@@ -208,10 +162,19 @@ class Training:
             update=self.state.total_updates,
             seconds=round(self.state.seconds, 3),
             tokens=self.state.tokens,
-            scores={name: round(item.score, 6) for name, item in scores.items()},
+            scores={name: round(score, 6) for name, score in scores.items()},
             mean=round(mean, 6),
             best=better,
         )
+
+    def _count_patience(self, phase: Phase, scores: Mapping[str, float]) -> None:
+        """Epochs since the mean of the phase's own tasks was best."""
+        own = [scores[name] for name in phase.tasks if name in scores]
+        mean = sum(own) / len(own) if own else 0.0
+        gained = self.state.best_of_phase is None or mean > self.state.best_of_phase
+        if gained:
+            self.state.best_of_phase = mean
+        self.state.epochs_without_gain = 0 if gained else self.state.epochs_without_gain + 1
 
     def score(self, split: str) -> dict[str, TaskScore]:
         """Scores of every task that has labelled rows in this split."""
@@ -223,14 +186,28 @@ class Training:
                 scores[name] = score_answers(data.task, found, table)
         return scores
 
-    def _log_update(self, phase: Phase, lr: float, losses: "LossLog") -> None:
-        means = losses.take()
+    def _log_phase(self, phase: Phase) -> None:
+        self.log.write(
+            "phase",
+            phase=phase.number,
+            train=", ".join(phase.recipe.train),
+            tasks=list(phase.tasks),
+            epochs=phase.recipe.epochs,
+            updates=phase.updates,
+            update=self.state.total_updates,
+            combine=phase.recipe.combine.kind,
+            schedule=phase.schedule(),
+        )
+
+    def _log_update(self, running: RunningPhase) -> None:
+        phase, means = running.phase, running.losses.take()
         for task, loss in means.items():
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"The loss of task {task!r} is {loss} at update {self.state.total_updates}: "
                     f"a lower phases.{phase.number}.lr (now {phase.recipe.lr:g}) may help."
                 )
+        weights = running.loss_weights.shown(phase.tasks)
         self.log.write(
             "update",
             phase=phase.number,
@@ -238,40 +215,16 @@ class Training:
             epoch=(self.state.update - 1) // phase.updates_per_epoch + 1,
             seconds=round(self.state.seconds, 3),
             tokens=self.state.tokens,
-            lr=lr,
+            lr=running.rate,
             losses={task: round(loss, 6) for task, loss in means.items()},
+            **({"loss_weights": weights} if weights else {}),
         )
 
-    def _checkpoint(self, optimizer: torch.optim.Optimizer) -> None:
+    def _checkpoint(self, running: RunningPhase) -> None:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        tensors |= pack_optimizer(optimizer)
+        tensors |= running.tensors()
         tensors["generator"] = self.generator.get_state()
-        save_checkpoint(self.checkpoints, self.state.total_updates, tensors, asdict(self.state))
+        save_checkpoint(
+            self.checkpoints, self.state.total_updates, tensors, asdict(self.state), self.recipe.checkpoints
+        )
         self.log.write("checkpoint", phase=self.state.phase, update=self.state.total_updates)
-
-    def _stream(self, task: str, batch_size: int) -> BatchStream:
-        data = self.data[task]
-        assert data.train is not None
-        lengths = self.collator.lengths(data.task, data.train)
-        stream = BatchStream(task, lengths, batch_size, self.recipe.seed)
-        stream.position = self.state.positions.get(task, 0)
-        return stream
-
-
-@final
-class LossLog:
-    """Mean losses since the last event; kept as tensors so that a GPU is not waited for."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._counts: dict[str, int] = {}
-
-    def add(self, task: str, loss: Tensor) -> None:
-        self._sums[task] = self._sums[task] + loss if task in self._sums else loss
-        self._counts[task] = self._counts.get(task, 0) + 1
-
-    def take(self) -> dict[str, float]:
-        """The means, task by task; starts anew."""
-        means = {task: float(total) / self._counts[task] for task, total in self._sums.items()}
-        self._sums, self._counts = {}, {}
-        return means

@@ -105,8 +105,8 @@ def write_model(
 def restore_best(training: Training) -> None:
     """Go back to the weights that did best on the dev rows."""
     best = training.state.best
-    if best is not None:
-        training.model.load_state_dict(load_best(training.checkpoints, best["update"]))
+    if best is not None and training.recipe.keep == "best":
+        training.model.load_state_dict(load_best(training.checkpoints, best))
         training.model.adapters_on = best["adapters_on"]
 
 

@@ -11,7 +11,7 @@ from polytask.errors import RecipeError
 from polytask.model.multitask import MultitaskModel, module_name
 from polytask.recipe import Recipe
 from polytask.recipe_phases import TRAIN_WORD, PhaseRecipe
-from polytask.train.samplers import Progress, Sampler, task_shares
+from polytask.train.samplers import Progress, Sampler
 
 OWN_PARTS = ("heads", "adapters")
 
@@ -32,14 +32,14 @@ class Phase:
         return self.updates_per_epoch * self.recipe.epochs
 
     def progress(self, update: int) -> Progress:
-        return Progress(update, update // self.updates_per_epoch, self.recipe.epochs)
+        epoch = update // self.updates_per_epoch
+        return Progress(update, epoch, self.recipe.epochs, self.updates)
 
     def schedule(self) -> list[dict[str, object]]:
         """The expected share of the draws for each task, epoch by epoch."""
         rows: list[dict[str, object]] = []
         for epoch in range(self.recipe.epochs):
-            progress = Progress(epoch * self.updates_per_epoch, epoch, self.recipe.epochs)
-            shares = task_shares(self.recipe.sampler, self.sizes, progress)
+            shares = self.sampler.shares(self.progress(epoch * self.updates_per_epoch))
             share = {task: round(value, 6) for task, value in zip(self.tasks, shares, strict=True)}
             rows.append({"epoch": epoch + 1, "share": share})
         return rows
@@ -50,18 +50,35 @@ def plan_phase(recipe: Recipe, number: int, train_rows: Mapping[str, int]) -> Ph
     phase = recipe.phases[number]
     tasks = phase.tasks or tuple(recipe.tasks)
     sizes = tuple(train_rows[task] for task in tasks)
-    sampler = Sampler(phase.sampler, sizes, (recipe.seed, number))
-    batches = sum(-(-size // phase.batch_size) for size in sizes)
-    updates_per_epoch = phase.steps_per_epoch or max(1, round(batches / sampler.draws_per_update))
+    sampler = Sampler(phase.sampler, sizes, (recipe.seed, number), tasks)
+    updates_per_epoch = phase.steps_per_epoch or sampler.updates_per_epoch(phase.batch_size)
     return Phase(number, phase, tasks, sizes, updates_per_epoch, sampler)
+
+
+def is_staged(recipe: Recipe) -> bool:
+    """Whether phases train different tasks, so that what each does to the others is worth knowing."""
+    return len({frozenset(phase.tasks or recipe.tasks) for phase in recipe.phases}) > 1
 
 
 @dataclass(frozen=True)
 class TrainablePart:
     """What a phase moves, and how much of the encoder below it needs no gradient."""
 
-    parameters: tuple[nn.Parameter, ...]
+    named: Mapping[str, nn.Parameter]
     frozen_layers: int  # as `Encoder.states` takes it
+    num_layers: int  # of the encoder
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        return tuple(self.named.values())
+
+    def frozen_at(self, phase: Phase, update: int) -> int:
+        """The frozen layers of one update: with `unfreeze`, layers come in one by one from the top."""
+        span = phase.recipe.unfreeze * phase.updates
+        if update >= span:
+            return self.frozen_layers
+        trained = int(update / span * (self.num_layers + 1))  # of the layers and, last, the embeddings
+        return max(self.frozen_layers, self.num_layers + 1 - trained)
 
 
 def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
@@ -80,7 +97,7 @@ def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
     chosen = {name: candidates[name] for name in candidates if _is_chosen(name, phase, model)}
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in chosen)
-    return TrainablePart(tuple(chosen.values()), _frozen_layers(model, chosen))
+    return TrainablePart(chosen, _frozen_layers(model, chosen), model.encoder.config.num_layers)
 
 
 def _check_words(phase: Phase, model: MultitaskModel, candidates: Iterable[str]) -> None:
@@ -110,7 +127,7 @@ def _is_chosen(name: str, phase: Phase, model: MultitaskModel) -> bool:
             return own
         case (word,) if word.startswith("top-"):
             bottom = model.encoder.config.num_layers - int(word.removeprefix("top-"))
-            layer = _layer_of(name)
+            layer = layer_of(name)
             return own or name.startswith("encoder.pooler.") or (layer is not None and layer >= bottom)
         case patterns:
             return any(fnmatchcase(name, pattern) for pattern in patterns)
@@ -120,7 +137,7 @@ def _frozen_layers(model: MultitaskModel, chosen: Iterable[str]) -> int:
     """The embeddings and layers below everything that is trained, which need no gradient."""
     lowest = model.encoder.config.num_layers + 1
     for name in chosen:
-        layer = _layer_of(name)
+        layer = layer_of(name)
         if name.startswith("encoder.embeddings."):
             return 0
         if layer is not None:
@@ -130,7 +147,7 @@ def _frozen_layers(model: MultitaskModel, chosen: Iterable[str]) -> int:
     return lowest
 
 
-def _layer_of(name: str) -> int | None:
-    """The encoder layer that a parameter belongs to."""
+def layer_of(name: str) -> int | None:
+    """The number of the encoder layer that a parameter belongs to; None for what is in no layer."""
     found = re.match(r"encoder\.layers\.([0-9]+)\.", name)
     return int(found[1]) if found else None

@@ -21,9 +21,10 @@ from polytask.model.multitask import MultitaskModel
 from polytask.model.weights import LoadReport, load_encoder
 from polytask.recipe import Recipe
 from polytask.train.events import EventLog, Listener, forget_after
-from polytask.train.loop import Training, TrainingStopped
+from polytask.train.loop import Training
 from polytask.train.outputs import write_model, write_results
 from polytask.train.phases import plan_phase, select_trainable
+from polytask.train.state import TrainingStopped
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ RECIPES = {
     TASK + "[[phases]]\nlr = nan": "phases.0.lr should be a finite number",
     TASK + '[[phases]]\nlr = "high"': "phases.0.lr should be a valid number",
     TASK + "[[phases]]\nwarmup = 2": "phases.0.warmup should be less than or equal to 1",
-    TASK + '[[phases]]\nschedule = "cosine"': "phases.0.schedule should be one of linear, constant",
+    TASK + '[[phases]]\nschedule = "square"': "phases.0.schedule should be one of linear, cosine, constant",
     TASK + "[[phases]]\nclip = -1": "phases.0.clip should be greater than or equal to 0",
     TASK + '[[phases]]\nsampler = "anealed"': "did you mean 'annealed'",
     TASK + '[[phases]]\nsampler = { kind = "joint", x = 1 }': "phases.0.sampler.x is not a key",

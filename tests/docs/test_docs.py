@@ -8,11 +8,12 @@ import pytest
 from pydantic import BaseModel
 from tiny_project import load_recipe, write_project
 
-from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS, SamplerRecipe
+from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
 from polytask.errors import RecipeError
 from polytask.recipe import Recipe
 from polytask.recipe_phases import PhaseRecipe
 from polytask.recipe_tasks import TaskRecipe
+from polytask.update_choices import LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,8 +65,7 @@ def test_every_key_of_a_recipe_is_documented(heading: str, schema: type[BaseMode
 
 
 def test_every_method_has_a_row() -> None:
-    samplers = re.findall(r"'(\w+)'", str(SamplerRecipe.model_fields["kind"].annotation))
-    for word in [*ADAPTER_OPTIONS, *HEAD_OPTIONS, *samplers]:
+    for word in [*ADAPTER_OPTIONS, *HEAD_OPTIONS, *SAMPLER_OPTIONS, *LOSS_WEIGHT_OPTIONS]:
         assert word == "none" or re.search(rf"^\| [^|]*`{word}`", METHODS, re.MULTILINE), word
 
 

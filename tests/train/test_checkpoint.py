@@ -9,7 +9,6 @@ from torch import nn
 
 from polytask.errors import UserError
 from polytask.train.checkpoint import (
-    KEPT,
     load_checkpoint,
     pack_optimizer,
     save_checkpoint,
@@ -19,7 +18,7 @@ from polytask.train.checkpoint import (
 
 def write(folder: Path, *updates: int) -> None:
     for update in updates:
-        save_checkpoint(folder, update, {"weights": torch.full((3,), float(update))}, {"update": update})
+        save_checkpoint(folder, update, {"weights": torch.full((3,), float(update))}, {"update": update}, 2)
 
 
 def load(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], list[str]]:
@@ -35,7 +34,6 @@ def test_the_newest_checkpoint_is_loaded_and_only_two_are_kept(tmp_path: Path) -
     assert tensors["weights"].tolist() == [100.0] * 3
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"update-{n:08d}.{end}" for n in (10, 100) for end in ("json", "safetensors")]
-    assert KEPT == 2
 
 
 def test_no_folder_and_an_empty_one_hold_no_checkpoint(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from polytask.recipe_phases import PhaseRecipe
-from polytask.train.optimizer import Schedule, build_optimizer, clip_gradients
+from polytask.train.gradients import clip_factor, squared_norm
+from polytask.train.optimizer import Schedule, build_optimizer, rate_scale, set_rate
 
 
 def phase(**values: Any) -> PhaseRecipe:
@@ -38,7 +39,7 @@ def test_every_update_has_a_rate_above_nothing_and_at_most_the_recipes(warmup: f
 
 def test_matrices_are_decayed_and_biases_and_norms_are_not() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2), nn.Embedding(4, 2))
-    optimizer = build_optimizer(model.parameters(), phase(weight_decay=0.3))
+    optimizer = build_optimizer(dict(model.named_parameters()), phase(weight_decay=0.3))
     decay = {
         id(parameter): group["weight_decay"]
         for group in optimizer.param_groups
@@ -57,7 +58,7 @@ def test_matrices_are_decayed_and_biases_and_norms_are_not() -> None:
 
 def test_a_parameter_without_a_gradient_keeps_its_value_momentum_and_step_count() -> None:
     drawn, undrawn = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
-    optimizer = build_optimizer([drawn, undrawn], phase())
+    optimizer = build_optimizer({"drawn": drawn, "undrawn": undrawn}, phase())
     (drawn.sum() + undrawn.sum()).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
@@ -72,17 +73,32 @@ def test_a_parameter_without_a_gradient_keeps_its_value_momentum_and_step_count(
     assert int(optimizer.state[drawn]["step"]) == 4
 
 
-def test_clipping_scales_all_gradients_alike() -> None:
-    first, second = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
-    first.grad, second.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    clip_gradients([first, second, nn.Parameter(torch.zeros(1))], 1.0)
-    assert torch.cat([first.grad, second.grad]).tolist() == pytest.approx([0.6, 0.0, 0.8], abs=1e-5)
-    clip_gradients([first, second], 10.0)
-    assert second.grad.item() == pytest.approx(0.8, abs=1e-5)
+def test_clipping_brings_a_gradient_to_the_limit_and_leaves_shorter_ones_alone() -> None:
+    gradients = [torch.tensor([3.0, 0.0]), torch.tensor([4.0])]
+    assert squared_norm(gradients) == pytest.approx(25)
+    assert clip_factor(25, 1.0) == pytest.approx(0.2, abs=1e-6)
+    assert clip_factor(25, 10.0) == 1
+    assert squared_norm([]) == 0
 
 
 def test_a_limit_of_nothing_switches_clipping_off() -> None:
-    parameter = nn.Parameter(torch.zeros(1))
-    parameter.grad = torch.tensor([100.0])
-    clip_gradients([parameter], 0.0)
-    assert parameter.grad.item() == 100.0
+    assert clip_factor(1e12, 0.0) == 1
+
+
+def test_layers_further_down_and_heads_have_rates_of_their_own() -> None:
+    written = phase(layer_decay=0.5, head_lr=0.4)
+    names = ("encoder.embeddings.words.weight", "encoder.layers.0.up.bias", "encoder.layers.2.up.bias")
+    assert [rate_scale(name, written, 3) for name in names] == [0.0625, 0.125, 0.5]
+    assert rate_scale("encoder.pooler.weight", written, 3) == 1
+    assert rate_scale("heads.task-a.output.0.weight", written, 3) == pytest.approx(4)
+    parameter = nn.Parameter(torch.zeros(2))
+    optimizer = build_optimizer({"encoder.layers.0.up.bias": parameter}, written, 3)
+    set_rate(optimizer, 0.08)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+
+
+def test_a_cosine_falls_slowly_first_and_last() -> None:
+    schedule = Schedule(phase(warmup=0, schedule="cosine"), 4)
+    assert [schedule(update) for update in range(5)] == pytest.approx(
+        [0.1, 0.0853553, 0.05, 0.0146447, 0], abs=1e-6
+    )

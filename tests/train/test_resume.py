@@ -14,7 +14,7 @@ from tiny_project import load_recipe
 from polytask import api
 from polytask.errors import UserError
 from polytask.recipe import Recipe
-from polytask.train.loop import TrainingStopped
+from polytask.train.state import TrainingStopped
 
 LONG = ("phases.0.epochs=3", "phases.0.steps_per_epoch=25")
 TWO_PHASES = ("phases.0.epochs=1", "phases.1.epochs=2", "phases.1.steps_per_epoch=4", "phases.1.batch_size=5")

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from polytask.choices import SamplerRecipe
-from polytask.train.samplers import Progress, Sampler, annealed_power, task_shares
+from polytask.train.samplers import Progress, Sampler, task_shares
+from polytask.update_choices import SamplerRecipe
 
 SIZES = (7443, 13997, 5177)
 
@@ -34,8 +34,6 @@ def test_annealed_sampling_goes_from_proportional_to_the_power_of_a_fifth(epochs
         weights = [size**power for size in SIZES]
         expected = [weight / sum(weights) for weight in weights]
         assert shares("annealed", epoch, epochs) == pytest.approx(expected, abs=1e-12)
-    assert annealed_power(1, epochs) == 1
-    assert annealed_power(epochs, epochs) == pytest.approx(0.2, abs=1e-12)
 
 
 def test_a_single_annealed_epoch_is_proportional() -> None:

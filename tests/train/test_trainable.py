@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polytask.batch import Batch, Tokens
-from polytask.choices import AdapterRecipe, HeadRecipe, SamplerRecipe
+from polytask.choices import AdapterRecipe, HeadRecipe
 from polytask.errors import RecipeError
 from polytask.model.encoder import Encoder, EncoderConfig
 from polytask.model.multitask import MultitaskModel
@@ -18,6 +18,7 @@ from polytask.tasks import Task
 from polytask.train.optimizer import build_optimizer
 from polytask.train.phases import Phase, TrainablePart, select_trainable
 from polytask.train.samplers import Sampler
+from polytask.update_choices import SamplerRecipe
 
 NUM_LAYERS = 3
 CONFIG = EncoderConfig(
@@ -203,7 +204,7 @@ def test_an_update_moves_the_parts_of_the_tasks_that_were_drawn_and_no_others(
         return
     model, phase = make_model(kind), make_phase(word)
     part = select_trainable(model, phase)
-    optimizer = build_optimizer(part.parameters, phase.recipe)
+    optimizer = build_optimizer(part.named, phase.recipe)
     before = copy_of(model)
     update(model, part, optimizer, ("a", "b"))
     assert moved(model, before) == expected(model, word, ("a", "b"))

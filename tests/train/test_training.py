@@ -13,9 +13,12 @@ from torch import Tensor, nn
 
 from polytask import api
 from polytask.data.batches import BatchStream
+from polytask.evaluate.scoring import TaskScore
 from polytask.tasks import loss_per_row
-from polytask.train import loop
-from polytask.train.loop import Training, TrainingError
+from polytask.train import loop, losses
+from polytask.train.gradients import GradientEngine
+from polytask.train.loop import Training
+from polytask.train.state import TrainingError
 
 ONE_STEP = ("phases.0.epochs=1", "phases.0.steps_per_epoch=1")
 THREE_STEPS = ("phases.0.epochs=1", "phases.0.steps_per_epoch=3", "phases.0.sampler=round_robin")
@@ -96,7 +99,12 @@ def test_a_phase_ends_once_dev_has_not_got_better_for_its_patience(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     means = iter([0.5, 0.6, 0.6, 0.1, 0.9, 0.9])
-    monkeypatch.setattr(loop, "mean_score", lambda scores: next(means))
+
+    def found(training: Training, split: str) -> dict[str, TaskScore]:
+        mean = next(means)
+        return {name: TaskScore("accuracy", mean, 1, {}) for name in training.data}
+
+    monkeypatch.setattr(Training, "score", found)
     changes = ("phases.0.epochs=5", "phases.0.patience=2", "phases.1.epochs=1", "phases.1.steps_per_epoch=2")
     seen = observe(load_recipe(project, *changes), project / "run", monkeypatch)
     assert [(event["phase"], event["epoch"]) for event in seen.named("evaluate")] == [
@@ -111,7 +119,7 @@ def test_a_loss_that_is_no_number_ends_training_with_the_task_and_the_rate(
     def broken(task: Any, *given: Tensor) -> Tensor:
         return loss_per_row(task, *given) * (float("nan") if task.name == "alike" else 1)
 
-    monkeypatch.setattr(loop, "loss_per_row", broken)
+    monkeypatch.setattr(losses, "loss_per_row", broken)
     with pytest.raises(TrainingError, match=r"loss of task 'alike' is nan at update 3: .*phases\.0\.lr"):
         api.train(load_recipe(project, *THREE_STEPS), project / "run")
 
@@ -140,17 +148,26 @@ def test_a_joint_update_adds_the_gradients_of_one_batch_of_every_task(
 ) -> None:
     found: dict[str, Tensor] = {}
     expected: dict[str, Tensor] = {}
-    train = Training.train
+    trainings: list[Training] = []
+    train, finish_of_engine = Training.train, GradientEngine.finish
 
     def watched(training: Training) -> None:
+        trainings.append(training)
         for name, gradient in sum_of_gradients(training):
             expected[name] = gradient
-        monkeypatch.setattr(loop, "clip_gradients", lambda *given: found.update(gradients(training.model)))
         train(training)
 
+    def finish(engine: GradientEngine, *given: Any) -> Any:
+        combined = finish_of_engine(engine, *given)
+        found.update(gradients(trainings[0].model))
+        return combined
+
     monkeypatch.setattr(Training, "train", watched)
+    monkeypatch.setattr(GradientEngine, "finish", finish)
     still = ("dropout=0", *(f"tasks.{task}.dropout=0" for task in ("mood", "alike", "tags")))
-    api.train(load_recipe(project, *ONE_STEP, "phases.0.sampler=joint", *still), project / "run")
+    api.train(
+        load_recipe(project, *ONE_STEP, "phases.0.sampler=joint", "phases.0.clip=0", *still), project / "run"
+    )
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         assert torch.allclose(found[name], gradient, atol=1e-6), name

@@ -1,0 +1,182 @@
+"""A phase under way: what its updates move, and one update from its draws to the optimiser's step."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polytask.batch import Batch
+from polytask.data.batches import BatchStream, Collator, Ints
+from polytask.data.prepare import TaskData
+from polytask.data.tokens import TokenTable
+from polytask.model.compute import Compute
+from polytask.model.multitask import MultitaskModel
+from polytask.recipe import Recipe
+from polytask.tasks import Task
+from polytask.train.averages import Average
+from polytask.train.checkpoint import pack_optimizer, unpack_optimizer
+from polytask.train.gradients import Combined, GradientEngine, Weigh
+from polytask.train.loss_weights import LossWeights
+from polytask.train.losses import DrawLoss
+from polytask.train.optimizer import Schedule, build_optimizer, set_rate
+from polytask.train.phases import Phase, select_trainable
+from polytask.train.state import LossLog, State
+
+COMBINER_STREAM = 1  # keeps the combiner's random numbers apart from the sampler's
+
+
+@dataclass(frozen=True)
+class Material:
+    """What all phases of a run work with."""
+
+    recipe: Recipe
+    model: MultitaskModel
+    data: Mapping[str, TaskData]
+    collator: Collator
+    compute: Compute
+    generator: torch.Generator  # of dropout masks and noise
+
+    def stream(self, task: str, batch_size: int, position: int) -> BatchStream:
+        """The order of a task's training rows, from a batch on."""
+        lengths = self.collator.lengths(self.data[task].task, train_table(self.data[task]))
+        stream = BatchStream(task, lengths, batch_size, self.recipe.seed)
+        stream.position = position
+        return stream
+
+    def batches(
+        self, task: Task, table: TokenTable, rows: Ints, limit: int | None
+    ) -> Iterator[tuple[Batch, float]]:
+        """A draw's rows in parts of at most `limit`, each with its share of the rows."""
+        size = limit or len(rows)
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            yield self.collator.batch(task, table, part).to(self.compute.device), len(part) / len(rows)
+
+
+@final
+class RunningPhase:
+    """What one phase trains and keeps between its updates."""
+
+    def __init__(self, phase: Phase, material: Material, state: State) -> None:
+        self.phase = phase
+        self.losses = LossLog()
+        self._material = material
+        self._state = state
+        recipe, model = phase.recipe, material.model
+        self.part = select_trainable(model, phase)
+        self._loss = DrawLoss(model, recipe, material.compute, material.recipe.dropout, material.generator)
+        tasks = {name: material.data[name].task for name in phase.tasks}
+        self.loss_weights = LossWeights(recipe.loss_weights, tasks).to(material.compute.device)
+        learned = [(p, self.loss_weights.lr) for p in self.loss_weights.parameters() if p.requires_grad]
+        self._optimizer = build_optimizer(self.part.named, recipe, self.part.num_layers, learned)
+        self._schedule = Schedule(recipe, phase.updates)
+        self.average = Average(recipe.average, self.part.named)
+        self._engine = GradientEngine(
+            model,
+            self.part.named,
+            scope=recipe.combine.scope or "whole",
+            lean=recipe.combine.mode == "lean",
+        )
+        self._streams = {
+            task: material.stream(task, recipe.batch_size, state.positions.get(task, 0))
+            for task in phase.tasks
+        }
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the update that was made last."""
+        return self._schedule(self._state.update - 1)
+
+    def update(self) -> Combined | None:
+        """Make one update; returns how its gradients were combined, if they were kept apart."""
+        state, phase = self._state, self.phase
+        progress = phase.progress(state.update)
+        draws = phase.sampler.draw(progress)
+        counts = Counter(draws)
+        looked_at = phase.recipe.conflict_every
+        look = looked_at > 0 and state.update % looked_at == 0 and len(counts) > 1
+        self._material.model.train()
+        self._engine.begin(separate=phase.recipe.combine.kind != "sum" or look)
+        seen: list[tuple[int, Batch, float]] = []
+        for number in draws:
+            factor = phase.sampler.loss_factor(progress, counts[number])
+            seen.extend(self._draw(number, factor))
+        combined = self._engine.finish(self._weigh(), phase.recipe.clip, self.loss_weights.common_factor())
+        set_rate(self._optimizer, self._schedule(state.update))
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.loss_weights.end_update(self._losses_now(seen) if self.loss_weights.kind == "famo" else None)
+        state.update += 1
+        state.total_updates += 1
+        state.positions.update({task: stream.position for task, stream in self._streams.items()})
+        self.average.add(state.update / phase.updates)
+        if state.update % phase.updates_per_epoch == 0:
+            self.loss_weights.end_epoch()
+        return combined
+
+    def _draw(self, number: int, factor: float) -> Iterator[tuple[int, Batch, float]]:
+        """Forward and backward of one draw, in parts that fit."""
+        name = self.phase.tasks[number]
+        data = self._material.data[name]
+        table = train_table(data)
+        rows = self._streams[name].next()
+        frozen = self.part.frozen_at(self.phase, self._state.update)
+        for batch, share in self._material.batches(data.task, table, rows, self.phase.recipe.micro_batch):
+            loss, shown = self._loss(data.task, batch, frozen)
+            weighted = self.loss_weights.weigh(number, loss, share)
+            self._engine.backward(number, weighted * factor if factor != 1 else weighted)
+            self.losses.add(name, shown, share)
+            self._state.tokens += batch.num_tokens
+            yield number, batch, share
+        self._state.drawn[name] = self._state.drawn.get(name, 0) + len(rows)
+
+    def _weigh(self) -> Weigh | None:
+        """The combiner's weights of an update's tasks; None for a plain sum."""
+        return None
+
+    def _losses_now(self, seen: Sequence[tuple[int, Batch, float]]) -> dict[int, float]:
+        """The tasks' own losses on the same batches after the update."""
+        self._material.model.eval()
+        sums: dict[int, float] = {}
+        shares: dict[int, float] = {}
+        for number, batch, share in seen:
+            task = self._material.data[self.phase.tasks[number]].task
+            sums[number] = sums.get(number, 0.0) + self._loss.plain(task, batch) * share
+            shares[number] = shares.get(number, 0.0) + share
+        return {number: total / shares[number] for number, total in sums.items()}
+
+    def close(self) -> None:
+        """End the phase: its average, if it kept one, becomes the weights."""
+        self.average.settle()
+        self._engine.close()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps of the phase, besides the model."""
+        weights = {f"loss_weights.{name}": value for name, value in self.loss_weights.state_dict().items()}
+        return pack_optimizer(self._optimizer) | weights | self.average.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of `tensors`; nothing where there are none."""
+        if not tensors:
+            return
+        unpack_optimizer(self._optimizer, tensors)
+        lead = "loss_weights."
+        self.loss_weights.load_state_dict(
+            {name.removeprefix(lead): value for name, value in tensors.items() if name.startswith(lead)}
+        )
+        self.average.restore(tensors)
+
+
+def train_table(data: TaskData) -> TokenTable:
+    """A task's training rows."""
+    assert data.train is not None, "every task of a recipe has training rows"
+    return data.train
+
+
+def combiner_random(seed: int, phase: int, update: int) -> np.random.Generator:
+    """The random numbers of one update's combiner, a function of seed, phase and update."""
+    return np.random.default_rng([seed, phase, update, COMBINER_STREAM])

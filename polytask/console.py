@@ -118,6 +118,21 @@ def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
     if scores["mean"] is not None and len(rows) > 1:
         rows.append(["mean", "", "", *("" for _ in baselines), f"[bold]{scores['mean']:.4f}[/]"])
     print_table(header, rows, console)
+    if "transfer" in scores:
+        console.print()
+        print_transfer(scores["transfer"], list(scores["tasks"]), console)
+
+
+def print_transfer(found: dict[str, Any], tasks: Sequence[str], console: Console = stdout) -> None:
+    """The scores of all tasks after each stage, and what the stages did to each task."""
+    rows = []
+    for stage in found["stages"]:
+        name = f"after {', '.join(stage['tasks'])}" if stage["tasks"] else "before training"
+        rows.append([name, *(_number(stage["scores"].get(task)) for task in tasks), ""])
+    for measure in ("forgetting", "backward", "forward"):
+        cells = [_number(found[measure].get(task)) for task in tasks]
+        rows.append([measure, *cells, _number(found["mean"].get(measure))])
+    print_table(["dev scores", *tasks, "mean"], rows, console)
 
 
 def print_table(

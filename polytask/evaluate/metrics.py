@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polytask.recipe_tasks import METRICS_OF_KIND
 from polytask.tasks import Task
 
+LESS_IS_BETTER = ("mse",)
 THRESHOLD = 0.5  # of a multilabel probability; at the threshold the label is given
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ import torch
 
 from polytask.data.batches import Collator, budget_batches
 from polytask.data.tokens import TokenTable
-from polytask.evaluate.metrics import score
+from polytask.evaluate.metrics import LESS_IS_BETTER, score
 from polytask.model.compute import Compute
 from polytask.model.multitask import MultitaskModel
 from polytask.tasks import Task, answers
@@ -68,7 +68,7 @@ def score_answers(task: Task, found: Answers, table: TokenTable) -> TaskScore:
 
 def mean_score(scores: Mapping[str, TaskScore]) -> float:
     """The plain mean over tasks of each task's own metric (an error such as `mse` counts negative)."""
-    signed = [-item.score if item.metric == "mse" else item.score for item in scores.values()]
+    signed = [-item.score if item.metric in LESS_IS_BETTER else item.score for item in scores.values()]
     return float(np.mean(signed))
 
 

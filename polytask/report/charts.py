@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import altair as alt
 import vl_convert
 
+from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.report.read import Evaluation, Run, Scores, Update
 from polytask.report.words import (
-    LESS_IS_BETTER,
     NUM_COLOURS,
     baseline_colour,
     baseline_name,

@@ -65,7 +65,7 @@ class Page:
 
     def html(self) -> str:
         """The whole page."""
-        sections = "".join((self.scores(), self.course(), self.each_task(), self.details()))
+        sections = "".join((self.scores(), self.stages(), self.course(), self.each_task(), self.details()))
         title = escape(self.run.name)
         scripts = self.scripts()
         return (
@@ -146,6 +146,13 @@ class Page:
             else ""
         )
         return f'<h2>Scores</h2>{bars}<div class="card">{tables.scores(final)}</div>'
+
+    def stages(self) -> str:
+        """What each phase did to the tasks of the others."""
+        final = self.run.scores
+        if final is None or final.transfer is None:
+            return ""
+        return f'<h2>Stages</h2><div class="card">{tables.transfer(final.transfer, [*final.tasks])}</div>'
 
     def course(self) -> str:
         """How training went, over all tasks."""

@@ -109,12 +109,30 @@ class Best(Fact):
     epoch: Count
 
 
+class Stage(Fact):
+    """A row of the score matrix: all tasks' scores after some were trained; of none: before training."""
+
+    tasks: tuple[str, ...]
+    scores: dict[str, float]
+
+
+class Transfer(Fact):
+    """The score matrix of a run whose phases train different tasks, and what follows from it."""
+
+    stages: tuple[Stage, ...]
+    forgetting: dict[str, float] = {}
+    backward: dict[str, float] = {}
+    forward: dict[str, float] = {}
+    mean: dict[str, float] = {}
+
+
 class Scores(Fact):
     """What `scores.json` holds."""
 
     tasks: dict[str, TaskScore]
     mean: float
     best: Best | None = None
+    transfer: Transfer | None = None
 
     @property
     def baselines(self) -> list[str]:

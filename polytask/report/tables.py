@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from polytask.report.read import Done, Phase, Scores, TaskScore
-from polytask.report.words import LESS_IS_BETTER, baseline_name, decimal, gain, whole
+from polytask.evaluate.metrics import LESS_IS_BETTER
+from polytask.report.read import Done, Phase, Scores, TaskScore, Transfer
+from polytask.report.words import baseline_name, decimal, gain, whole
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 1) -> str:
@@ -37,6 +38,31 @@ def scores(final: Scores) -> str:
     note = "Gain is over the better baseline." if kinds else ""
     note += " Less mse is better; a positive gain is better for every metric." if less and kinds else ""
     return table(heads, rows, num_texts=2) + (f'<p class="says">{note}</p>' if note else "")
+
+
+def transfer(found: Transfer, tasks: Sequence[str]) -> str:
+    """The score matrix, a row a stage, and below it what the stages did to each task."""
+    rows = [
+        [
+            f"after {', '.join(stage.tasks)}" if stage.tasks else "before training",
+            *(decimal(stage.scores.get(task)) for task in tasks),
+            "",
+        ]
+        for stage in found.stages
+    ]
+    for name, values in (
+        ("forgetting", found.forgetting),
+        ("backward transfer", found.backward),
+        ("forward transfer", found.forward),
+    ):
+        cells = [decimal(values.get(task), sign=True) for task in tasks]
+        rows.append([name, *cells, decimal(found.mean.get(name.split()[0]), sign=True)])
+    note = (
+        "Dev scores after each stage. Forgetting: the best earlier score less the last one. Backward "
+        "transfer: the last score less the one right after the task was trained. Forward transfer: the score "
+        "right before the task was trained less the untrained model's."
+    )
+    return table(["Stage", *tasks, "Mean"], rows) + f'<p class="says">{note}</p>'
 
 
 def metrics(tasks: dict[str, TaskScore]) -> str:

@@ -1,8 +1,8 @@
 """How a run's names and numbers are written for people."""
 
+from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.report.read import TaskScore
 
-LESS_IS_BETTER = {"mse"}
 BASELINE_NAMES = {"majority": "Majority or mean", "tfidf": "TF-IDF"}
 BASELINE_COLOURS = {"majority": "floor", "tfidf": "baseline"}
 NUM_COLOURS = 8  # of tasks, before a chart has to do without

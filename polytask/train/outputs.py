@@ -14,8 +14,9 @@ from polytask.data.rows import Row, read_rows
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import TokenTable
 from polytask.evaluate.baselines import majority, tfidf
-from polytask.evaluate.metrics import decide
+from polytask.evaluate.metrics import LESS_IS_BETTER, decide
 from polytask.evaluate.scoring import Answers, TaskScore, answer_table, score_answers, scores_to_dict
+from polytask.evaluate.transfer import Stage, transfer_to_dict
 from polytask.files import write_bytes
 from polytask.model.folder import save_model
 from polytask.recipe_tasks import TaskRecipe
@@ -23,6 +24,7 @@ from polytask.tasks import Task
 from polytask.train.card import model_card
 from polytask.train.checkpoint import load_best
 from polytask.train.loop import Training
+from polytask.train.phases import is_staged
 
 
 def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -47,10 +49,19 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
         document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
     if training.state.best is not None:
         document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}
+    if is_staged(training.recipe) and scores:
+        document["transfer"] = _transfer(training)
     write_bytes(folder / "scores.json", _json(document))
     write_model(folder, training, tokenizer, document)
     _log_done(training)
     return document
+
+
+def _transfer(training: Training) -> dict[str, Any]:
+    """The scores of all tasks after each phase, and what each phase did to the tasks of the others."""
+    stages = [Stage(tuple(stage["tasks"]), stage["scores"]) for stage in training.state.stages]
+    errors = [name for name, item in training.data.items() if item.task.metric in LESS_IS_BETTER]
+    return transfer_to_dict(stages, errors)
 
 
 def _log_done(training: Training) -> None:

@@ -1,0 +1,91 @@
+"""Orders of training: one phase after another, what each does to the others' tasks, and what is reported."""
+
+import json
+import re
+from functools import partial
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from observed import assert_same_run, read_events, stop_at
+from rich.console import Console
+from tiny_project import load_recipe
+
+from polytask import api
+from polytask.console import print_scores
+from polytask.train.state import TrainingStopped
+
+STEPS = ("epochs=1", "steps_per_epoch=4", "batch_size=8")
+TASKS = ("mood", "alike", "tags")
+SEQUENCE = tuple(
+    change
+    for number, task in enumerate(TASKS)
+    for change in (
+        f'phases.{number}.tasks=["{task}"]',
+        *(f"phases.{number}.{step}" for step in (*STEPS, "lr=1e-2")),
+    )
+)
+
+
+def begins(phase: int, event: dict[str, Any]) -> bool:
+    return event["event"] == "phase" and bool(event["phase"] == phase)
+
+
+def scores_of(run: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+    return document
+
+
+@pytest.fixture(scope="module")
+def sequence(tiny: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of one task after another."""
+    run = tmp_path_factory.mktemp("runs") / "sequence"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POLYTASK_CACHE", str(shared_cache))
+        api.train(load_recipe(tiny, *SEQUENCE), run)
+    return run
+
+
+def test_a_sequence_reports_the_scores_of_all_tasks_after_each_stage(sequence: Path) -> None:
+    found = scores_of(sequence)["transfer"]
+    assert [stage["tasks"] for stage in found["stages"]] == [[], ["mood"], ["alike"], ["tags"]]
+    evaluated = [event["scores"] for event in read_events(sequence) if event["event"] == "evaluate"]
+    assert [stage["scores"] for stage in found["stages"][1:]] == evaluated
+    matrix = [stage["scores"] for stage in found["stages"]]
+    assert found["backward"]["mood"] == pytest.approx(matrix[3]["mood"] - matrix[1]["mood"], abs=2e-6)
+    assert found["forward"]["tags"] == pytest.approx(matrix[2]["tags"] - matrix[0]["tags"], abs=2e-6)
+    assert set(found["forgetting"]) == {"mood", "alike"}
+    assert set(found["forward"]) == {"alike", "tags"}
+
+
+def test_the_report_and_the_console_show_the_matrix(sequence: Path) -> None:
+    found = scores_of(sequence)
+    page = unescape((sequence / "report.html").read_text(encoding="utf-8"))
+    table = re.search(r"<h2>Stages</h2>.*?</table>", page, re.DOTALL)
+    assert table is not None
+    console = Console(width=120)
+    with console.capture() as captured:
+        print_scores(found, console)
+    for shown in (table[0], captured.get()):
+        for row in ("before training", "after mood", "after tags", "forgetting", "backward", "forward"):
+            assert row in shown
+    assert f"{found['transfer']['stages'][1]['scores']['mood']:.3f}" in table[0]
+    assert f"{found['transfer']['stages'][1]['scores']['mood']:.4f}" in captured.get()
+
+
+def test_a_sequence_stopped_in_every_phase_ends_with_the_same_matrix_and_weights(
+    tiny: Path, sequence: Path, one_thread: None, tmp_path: Path
+) -> None:
+    recipe, run = load_recipe(tiny, *SEQUENCE), tmp_path / "run"
+    for phase in range(3):
+        listener = stop_at(partial(begins, phase))
+        with pytest.raises(TrainingStopped):
+            api.train(recipe, run, resume=phase > 0, listener=listener)
+    api.train(recipe, run, resume=True)
+    assert_same_run(run, sequence)
+
+
+def test_phases_that_all_train_every_task_have_no_matrix(trained: Path) -> None:
+    assert "transfer" not in scores_of(trained)
+    assert "<h2>Stages</h2>" not in (trained / "report.html").read_text(encoding="utf-8")

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Model", "Recipe", "Run", "UserError", "evaluate", "load", "train", "write_report"]
 
-# Names load on first use, so that `polytask --help` and a recipe's check need not wait for torch.
-_HOME = {"Recipe": "polytask.recipe", "UserError": "polytask.errors"}
+# Names load on first use, so that `polytask --help`, a recipe's check and an exported model do without torch.
+_HOME = {
+    "Recipe": "polytask.recipe",
+    "UserError": "polytask.errors",
+    "Model": "polytask.deploy.model",
+    "load": "polytask.deploy.model",
+}
 
 
 class _Folder(ModuleType):

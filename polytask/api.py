@@ -70,7 +70,7 @@ def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | No
     scores = {}
     for name, file in files.items():
         table = load_split(model.task(name), model.source(name), file, model.tokenizer)
-        found = answer_table(model.network, model.task(name), table, model.collator, model.compute)
+        found = answer_table(model.scorer, model.task(name), table, model.padder)
         scores[name] = score_answers(model.task(name), found, table)
     return scores_to_dict(scores)
 

@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from polytask.choices import HeadRecipe
 from polytask.errors import RecipeError
 from polytask.recipe import Recipe
@@ -10,6 +13,8 @@ from polytask.recipe_tasks import DEFAULT_METRIC, Kind, Metric, Pairs, Pooling
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Task:
     head: HeadRecipe = field(default_factory=HeadRecipe)
     pooling: Pooling = "mean"
     dropout: float = 0.1
+    temperature: float = 1.0  # outputs are divided by it, so that a probability is how often it is right
 
     @property
     def num_outputs(self) -> int:
@@ -95,23 +101,23 @@ def loss_per_row(task: Task, outputs: "Tensor", targets: "Tensor") -> "Tensor":
             return F.mse_loss(outputs.squeeze(1), (targets - middle) / unit, reduction="none")
 
 
-def answers(task: Task, outputs: "Tensor") -> "Tensor":
+def answers(task: Task, outputs: Floats) -> Floats:
     """Probabilities [B, num_outputs], or a regression's values [B, 1] clamped to its range."""
-    import torch
-
-    outputs = outputs.float()
+    outputs = outputs.astype(np.float32)
     match task.kind:
         case "classification" if task.head.kind == "cosine":
-            second = outputs.clamp(0, 1)
-            return torch.cat([1 - second, second], dim=1)
+            second = outputs.clip(0, 1)
+            return np.concatenate([1 - second, second], axis=1)
         case "classification":
-            return outputs.softmax(dim=1)
+            shares = np.exp((outputs - outputs.max(axis=1, keepdims=True)) / np.float32(task.temperature))
+            return shares / shares.sum(axis=1, keepdims=True)
         case "multilabel":
-            return outputs.sigmoid()
+            # The logistic function, written so that no value overflows.
+            return (1 + np.tanh(outputs / np.float32(2 * task.temperature))) / 2
         case "regression":
             assert task.range is not None
             middle, unit = value_scale(task)
-            return (outputs * unit + middle).clamp(*task.range)
+            return (outputs * np.float32(unit) + np.float32(middle)).clip(*task.range)
 
 
 def value_scale(task: Task) -> tuple[float, float]:

@@ -29,7 +29,17 @@ LINES = [
     {"__main__"},
 ]
 LINE_OF = {name: number for number, names in enumerate(LINES) for name in names}
-LIGHT = ["errors", "recipe", "tasks", "data.prepare", "data.known", "evaluate.metrics", "report.page", "cli"]
+LIGHT = [
+    "errors",
+    "recipe",
+    "tasks",
+    "data.prepare",
+    "data.known",
+    "evaluate.metrics",
+    "report.page",
+    "cli",
+    "deploy.predict",
+]
 
 
 def part_of(module: Path) -> str:

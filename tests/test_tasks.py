@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -50,10 +51,29 @@ def test_losses_are_taken_in_fp32_of_bf16_outputs() -> None:
 
 
 def test_answers_are_probabilities_or_values_inside_the_range() -> None:
-    assert torch.allclose(answers(CLASSES, OUTPUTS), OUTPUTS.softmax(1))
-    assert torch.allclose(answers(TAGS, OUTPUTS), OUTPUTS.sigmoid())
-    values = answers(VALUES, torch.tensor([[0.0], [1.0], [-99.0], [99.0]]))
+    outputs = OUTPUTS.numpy()
+    assert np.allclose(answers(CLASSES, outputs), OUTPUTS.softmax(1), atol=1e-6)
+    assert np.allclose(answers(TAGS, outputs), OUTPUTS.sigmoid(), atol=1e-6)
+    values = answers(VALUES, np.array([[0.0], [1.0], [-99.0], [99.0]], dtype=np.float32))
     assert values.flatten().tolist() == [3.0, 4.0, 1.0, 5.0]
+
+
+def test_a_temperature_divides_the_outputs_and_spares_values() -> None:
+    outputs = OUTPUTS.numpy()
+    assert np.allclose(
+        answers(replace(CLASSES, temperature=2.0), outputs), (OUTPUTS / 2).softmax(1), atol=1e-6
+    )
+    assert np.allclose(answers(replace(TAGS, temperature=0.5), outputs), (OUTPUTS * 2).sigmoid(), atol=1e-6)
+    assert np.array_equal(
+        answers(replace(VALUES, temperature=3.0), outputs[:, :1]), answers(VALUES, outputs[:, :1])
+    )
+
+
+@pytest.mark.parametrize("value", [1e4, -1e4, 1e30])
+def test_outputs_of_any_size_give_finite_probabilities(value: float) -> None:
+    outputs = np.array([[value, 0.0, -value]], dtype=np.float32)
+    for task in (CLASSES, TAGS):
+        assert np.isfinite(answers(task, outputs)).all()
 
 
 @pytest.mark.parametrize("task", [CLASSES, TAGS, VALUES], ids=lambda task: str(task.kind))

@@ -2,26 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, final, overload
+from typing import TYPE_CHECKING, Any, cast, final, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import BaseModel, Field, ValidationError
 
-from polytask.data.batches import Collator, budget_batches
+from polytask.data.padding import Padder, budget_batches
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import table_from_texts
 from polytask.errors import ModelError, UserError, one_of
 from polytask.evaluate.metrics import THRESHOLD
+from polytask.evaluate.scorer import Scorer
 from polytask.evaluate.scoring import TOKENS_PER_BATCH, Answers, answer_tasks
 from polytask.explain import explain
-from polytask.model.compute import Compute, Precision, choose_compute
-from polytask.model.folder import load_model, read_model_config, save_model
-from polytask.model.multitask import MultitaskModel
-from polytask.model.parts import join_models, take_tasks
+from polytask.model.description import read_model_config
 from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task
+
+if TYPE_CHECKING:
+    from polytask.model.compute import Precision
+    from polytask.model.multitask import MultitaskModel
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
 Prediction = dict[str, Any]
@@ -31,19 +32,27 @@ Prediction = dict[str, Any]
 class Model:
     """One encoder and its tasks, ready to predict."""
 
-    def __init__(
-        self, model: MultitaskModel, tokenizer: Tokenizer, config: Mapping[str, Any], compute: Compute
-    ) -> None:
-        self.network = model.to(compute.device).eval()
+    def __init__(self, scorer: Scorer, tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:
+        self.scorer = scorer
         self.tokenizer = tokenizer
         self.config = dict(config)
-        self.compute = compute
-        self.collator = Collator(tokenizer, int(config["max_length"]))
+        self.padder = Padder(tokenizer, int(config["max_length"]))
 
     @property
     def tasks(self) -> dict[str, Task]:
         """The tasks that this model answers."""
-        return self.network.tasks
+        return self.scorer.tasks
+
+    @property
+    def network(self) -> "MultitaskModel":
+        """The torch model behind the answers; an exported one has none."""
+        from polytask.evaluate.network import NetworkScorer
+
+        if not isinstance(self.scorer, NetworkScorer):
+            raise ModelError(
+                "this is an exported model, which has no torch network: use the one it came from."
+            )
+        return self.scorer.network
 
     @overload
     def predict(self, task: str, texts: Texts) -> list[Prediction]: ...
@@ -78,7 +87,7 @@ class Model:
             raise UserError("save should keep at least one task. Found none.")
         settings = {key: self.config[key] for key in ("max_length", "encoder_name")}
         settings["sources"] = {name: self.config["sources"][name] for name in names}
-        save_model(Path(folder), take_tasks(self.network, names), settings)
+        self.scorer.save(Path(folder), names, settings)
         self.tokenizer.save(Path(folder))
 
     def adopt(self, other: "Model", tasks: Sequence[str] | None = None) -> "Model":
@@ -86,22 +95,19 @@ class Model:
         names = [other.task(name).name for name in (tasks if tasks is not None else other.tasks)]
         if self.tokenizer.fingerprint != other.tokenizer.fingerprint:
             raise ModelError("both models should have the same tokenizer. Found two.")
-        network = join_models(self.network, other.network, names)
+        scorer = self.scorer.join(other.scorer, names)
         sources = {**self.config["sources"], **{name: other.config["sources"][name] for name in names}}
-        return Model(network, self.tokenizer, {**self.config, "sources": sources}, self.compute)
+        return Model(scorer, self.tokenizer, {**self.config, "sources": sources})
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The mean of each text's last token states, [N, D], as the encoder was left by training."""
         rows_of_one = [_one_text(text, "embed") for text in _listed(texts, "embed")]
-        if not rows_of_one:
-            return np.empty((0, self.network.encoder.config.width), dtype=np.float32)
-        table = table_from_texts(rows_of_one, self.tokenizer)
-        single = Task("embed", "regression", 1, (), (0.0, 1.0), "mse")
-        vectors = np.empty((len(texts), self.network.encoder.config.width), dtype=np.float32)
-        with torch.inference_mode(), self.compute.autocast():
-            for rows in budget_batches(self.collator.lengths(single, table), TOKENS_PER_BATCH):
-                batch = self.collator.batch(single, table, rows).to(self.compute.device)
-                vectors[rows] = self.network.embed(batch).float().cpu().numpy()
+        vectors = np.empty((len(texts), self.scorer.width), dtype=np.float32)
+        if rows_of_one:
+            table = table_from_texts(rows_of_one, self.tokenizer)
+            single = Task("embed", "regression", 1, (), (0.0, 1.0), "mse")
+            for rows in budget_batches(self.padder.lengths(single, table), TOKENS_PER_BATCH):
+                vectors[rows] = self.scorer.embed(self.padder.pad(single, table, rows))
         return vectors
 
     def task(self, name: str) -> Task:
@@ -126,7 +132,7 @@ class Model:
         if not rows:
             return {task.name: [] for task in tasks}
         table = table_from_texts(rows, self.tokenizer)
-        found = answer_tasks(self.network, tasks, table, self.collator, self.compute)
+        found = answer_tasks(self.scorer, tasks, table, self.padder)
         return {task.name: to_predictions(task, found[task.name]) for task in tasks}
 
 
@@ -145,7 +151,7 @@ def to_predictions(task: Task, found: Answers) -> list[Prediction]:
     return predictions
 
 
-def load(path: str | Path, *, device: str = "auto", precision: Precision = "auto") -> Model:
+def load(path: str | Path, *, device: str = "auto", precision: "Precision" = "auto") -> Model:
     """Load a model folder, or the model of a run folder."""
     folder = Path(path)
     if (folder / "model" / "config.json").exists():
@@ -154,14 +160,27 @@ def load(path: str | Path, *, device: str = "auto", precision: Precision = "auto
         raise UserError(f"{folder}: there is no model folder or run folder of this name.")
     if (folder / "recipe.toml").is_file() and not (folder / "config.json").exists():
         raise ModelError(f"{folder}: this run has no model yet; `polytask train --resume` finishes it.")
-    _check_settings(folder)
-    model, config = load_model(folder)
-    if config["max_length"] > (longest := model.encoder.config.max_length):
+    config = read_model_config(folder)
+    _check_settings(folder, config)
+    scorer, longest = _load_scorer(folder, config, device, precision)
+    if config["max_length"] > longest:
         raise ModelError(
             f"{folder / 'config.json'}: max_length should be at most {longest}, this encoder's longest text. "
             f"Found {config['max_length']}."
         )
-    return Model(model, Tokenizer.load(folder), config, choose_compute(device, precision))
+    return Model(scorer, Tokenizer.load(folder), config)
+
+
+def _load_scorer(
+    folder: Path, config: Mapping[str, Any], device: str, precision: "Precision"
+) -> tuple[Scorer, int]:
+    """What computes the answers, and the longest text it takes; an exported model does without torch."""
+    from polytask.evaluate.network import NetworkScorer
+    from polytask.model.compute import choose_compute
+    from polytask.model.folder import load_model
+
+    network, _ = load_model(folder)
+    return NetworkScorer(network, choose_compute(device, precision)), network.encoder.config.max_length
 
 
 class _Settings(BaseModel):
@@ -173,9 +192,9 @@ class _Settings(BaseModel):
     tasks: dict[str, Task]
 
 
-def _check_settings(folder: Path) -> None:
+def _check_settings(folder: Path, config: Mapping[str, Any]) -> None:
     try:
-        _Settings.model_validate(read_model_config(folder))
+        _Settings.model_validate(config)
     except ValidationError as error:
         problems = explain(error, lambda place: ())
         raise ModelError("\n".join(f"{folder / 'config.json'}: {problem}" for problem in problems)) from None

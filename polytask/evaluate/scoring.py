@@ -1,23 +1,20 @@
 """A model's answers to whole token tables, and their scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
-from polytask.data.batches import Collator, budget_batches
+from polytask.data.padding import Padder, budget_batches
 from polytask.data.tokens import TokenTable
 from polytask.evaluate.metrics import LESS_IS_BETTER, score
-from polytask.model.compute import Compute
-from polytask.model.multitask import MultitaskModel
-from polytask.tasks import Task, answers
+from polytask.evaluate.scorer import Scorer
+from polytask.tasks import Floats, Task, answers
 
 TOKENS_PER_BATCH = 8192
 
-Answers = npt.NDArray[np.float32]
+Answers = Floats
 
 
 @dataclass(frozen=True)
@@ -34,28 +31,33 @@ class TaskScore:
         return {"metric": self.metric, "score": round(self.score, 6), "rows": self.rows, "metrics": metrics}
 
 
-def answer_table(
-    model: MultitaskModel, task: Task, table: TokenTable, collator: Collator, compute: Compute
-) -> Answers:
+def answer_table(scorer: Scorer, task: Task, table: TokenTable, padder: Padder) -> Answers:
     """Probabilities [N, num_outputs] or values [N, 1] for every row of a table, in its order."""
-    return answer_tasks(model, [task], table, collator, compute)[task.name]
+    return answer_tasks(scorer, [task], table, padder)[task.name]
 
 
 def answer_tasks(
-    model: MultitaskModel, tasks: Sequence[Task], table: TokenTable, collator: Collator, compute: Compute
+    scorer: Scorer, tasks: Sequence[Task], table: TokenTable, padder: Padder
 ) -> dict[str, Answers]:
     """Several tasks' answers to the same rows, which the encoder reads once; all take the same form."""
+    outputs = output_tasks(scorer, tasks, table, padder)
+    return {task.name: answers(task, outputs[task.name]) for task in tasks}
+
+
+def output_tasks(
+    scorer: Scorer, tasks: Sequence[Task], table: TokenTable, padder: Padder
+) -> dict[str, Answers]:
+    """The heads' outputs behind `answer_tasks`: [N, num_outputs], of a cosine head [N, 1]."""
     first = tasks[0]
     assert len({(task.texts, task.separate) for task in tasks}) == 1
-    found = {task.name: np.empty((table.num_rows, task.num_outputs), dtype=np.float32) for task in tasks}
-    model.eval()
-    with torch.inference_mode(), compute.autocast():
-        for rows in budget_batches(collator.lengths(first, table), TOKENS_PER_BATCH):
-            batch = collator.batch(first, table, rows)
-            shared = replace(batch, slices=dict.fromkeys(found, batch.slices[first.name]))
-            outputs = model(shared.to(compute.device))
-            for task in tasks:
-                found[task.name][rows] = answers(task, outputs[task.name]).cpu().numpy()
+    found: dict[str, Answers] = {}
+    for rows in budget_batches(padder.lengths(first, table), TOKENS_PER_BATCH):
+        padded = padder.pad(first, table, rows)
+        everything = slice(0, len(padded.lengths))
+        outputs = scorer.outputs(padded, {task.name: everything for task in tasks})
+        for name, values in outputs.items():
+            found.setdefault(name, np.empty((table.num_rows, values.shape[1]), dtype=np.float32))
+            found[name][rows] = values
     return found
 
 

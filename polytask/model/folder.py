@@ -13,15 +13,12 @@ from safetensors.torch import load_file, save_file
 from polytask.choices import AdapterRecipe
 from polytask.errors import ModelError
 from polytask.files import sha256_of, write_bytes, write_whole
+from polytask.model.description import FORMAT, VERSION, read_model_config
 from polytask.model.multitask import MultitaskModel
 from polytask.model.names import config_from_dict, config_to_dict
 from polytask.model.weights import build_encoder, encoder_tensors
 from polytask.recipe_tasks import TASK_NAME
 from polytask.tasks import Task
-
-FORMAT = "polytask"
-VERSION = 1
-MAX_CONFIG_BYTES = 10_000_000
 
 
 def save_model(folder: Path, model: MultitaskModel, settings: Mapping[str, Any]) -> None:
@@ -84,23 +81,3 @@ def load_model(folder: Path) -> tuple[MultitaskModel, dict[str, Any]]:
             f"(missing: {', '.join(missing) or 'none'}; left over: {', '.join(unexpected) or 'none'})."
         )
     return model.eval(), config
-
-
-def read_model_config(folder: Path) -> dict[str, Any]:
-    """A model folder's `config.json`, checked to be one of ours."""
-    path = folder / "config.json"
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ModelError(f"{path}: a model description should be at most {MAX_CONFIG_BYTES:,} bytes.")
-        config = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ModelError(f"{folder} is not a model folder: it has no config.json.") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}).") from None
-    except ValueError as error:
-        raise ModelError(f"{path}: not valid JSON ({error}).") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelError(f"{path}: not written by polytask (its format is not {FORMAT!r}).")
-    if config.get("version") != VERSION:
-        raise ModelError(f"{path}: version should be {VERSION}. Found {config.get('version')!r}.")
-    return config

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from polytask.data.batches import Collator
 from polytask.data.prepare import TaskData
+from polytask.evaluate.network import NetworkScorer
 from polytask.evaluate.scoring import TaskScore, answer_table, mean_score, score_answers, scores_to_dict
 from polytask.model.compute import Compute
 from polytask.model.multitask import MultitaskModel
@@ -179,10 +180,11 @@ class Training:
     def score(self, split: str) -> dict[str, TaskScore]:
         """Scores of every task that has labelled rows in this split."""
         scores = {}
+        scorer = NetworkScorer(self.model, self.compute)
         for name, data in self.data.items():
             table = getattr(data, split)
             if table is not None and table.targets is not None:
-                found = answer_table(self.model, data.task, table, self.collator, self.compute)
+                found = answer_table(scorer, data.task, table, self.collator.padder)
                 scores[name] = score_answers(data.task, found, table)
         return scores
 

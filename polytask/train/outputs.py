@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from polytask.data.rows import Row, read_rows
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import TokenTable
 from polytask.evaluate.baselines import majority, tfidf
+from polytask.evaluate.calibration import Calibration, calibrate
 from polytask.evaluate.metrics import LESS_IS_BETTER, decide
-from polytask.evaluate.scoring import Answers, TaskScore, answer_table, score_answers, scores_to_dict
+from polytask.evaluate.network import NetworkScorer
+from polytask.evaluate.scoring import Answers, TaskScore, output_tasks, score_answers, scores_to_dict
 from polytask.evaluate.transfer import Stage, transfer_to_dict
 from polytask.files import write_bytes
 from polytask.model.folder import save_model
 from polytask.recipe_tasks import TaskRecipe
-from polytask.tasks import Task
+from polytask.tasks import Task, answers
 from polytask.train.card import model_card
 from polytask.train.checkpoint import load_best
 from polytask.train.loop import Training
@@ -32,13 +35,19 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
     say = training.log.say
     restore_best(training)
     scores: dict[str, TaskScore] = {}
+    calibrations: dict[str, Calibration | None] = {}
+    scorer = NetworkScorer(training.model, training.compute)
     for split in ("dev", "test"):
         for name, item in training.data.items():
             table = getattr(item, split)
             if table is None:
                 continue
             say(f"scoring {name} {split}")
-            found = answer_table(training.model, item.task, table, training.collator, training.compute)
+            outputs = output_tasks(scorer, [item.task], table, training.collator.padder)[name]
+            if split == "dev" and table.targets is not None:
+                calibrations[name] = calibrate(item.task, outputs, np.asarray(table.targets))
+                _set_temperature(training, name, calibrations[name])
+            found = answers(training.model.tasks[name], outputs)
             _write_predictions(folder / "predictions" / f"{name}-{split}.csv", item, split, found)
             if split == "dev" and table.targets is not None:
                 scores[name] = score_answers(item.task, found, table)
@@ -47,6 +56,8 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
         say(f"scoring baselines of {name}")
         written = training.recipe.tasks[name]
         document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
+        if (calibration := calibrations[name]) is not None:
+            document["tasks"][name]["calibration"] = calibration.to_dict()
     if training.state.best is not None:
         document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}
     if is_staged(training.recipe) and scores:
@@ -62,6 +73,13 @@ def _transfer(training: Training) -> dict[str, Any]:
     stages = [Stage(tuple(stage["tasks"]), stage["scores"]) for stage in training.state.stages]
     errors = [name for name, item in training.data.items() if item.task.metric in LESS_IS_BETTER]
     return transfer_to_dict(stages, errors)
+
+
+def _set_temperature(training: Training, name: str, calibration: Calibration | None) -> None:
+    """The model keeps the temperature with the task."""
+    if calibration is not None:
+        task = training.model.tasks[name]
+        training.model.tasks[name] = replace(task, temperature=round(calibration.temperature, 6))
 
 
 def _log_done(training: Training) -> None:

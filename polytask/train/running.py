@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from polytask.batch import Batch
-from polytask.data.batches import BatchStream, Collator, Ints
+from polytask.data.batches import BatchStream, Collator
+from polytask.data.padding import Ints
 from polytask.data.prepare import TaskData
 from polytask.data.tokens import TokenTable
 from polytask.model.compute import Compute

@@ -162,20 +162,24 @@ class AverageRecipe(Choice):
 
 MEMORY_OPTIONS: dict[str, tuple[str, ...]] = {
     "none": (),
+    "keep": ("rows", "choose"),
     "replay": ("rows", "choose", "batch_size"),
-    "gem": ("rows", "choose", "batch_size", "margin", "scope", "mode"),
+    "gem": ("rows", "choose", "batch_size", "margin", "ridge", "scope", "mode"),
     "agem": ("rows", "choose", "batch_size", "scope", "mode"),
 }
+MEMORY_ROWS = 256  # kept of each task
+GEM_MARGIN = 0.5  # the least weight of a remembered gradient once there is a conflict
 
 
 class MemoryRecipe(Choice):
     """What is kept of the tasks of earlier phases, and how it holds the shared parameters to them."""
 
-    kind: Literal["none", "replay", "gem", "agem"] = "none"
+    kind: Literal["none", "keep", "replay", "gem", "agem"] = "keep"
     rows: int | None = Field(default=None, ge=1, le=1_000_000)  # of each earlier task
     choose: Literal["balanced", "herding", "random", "ring"] | None = None
     batch_size: int | None = Field(default=None, ge=1, le=65_536)  # rows of memory in an update, of all tasks
     margin: float | None = Field(default=None, ge=0, le=1e6)
+    ridge: float | None = Field(default=None, ge=0, le=1e6)  # added to the diagonal of the memory's Gram
     scope: Literal["whole", "layer"] | None = None
     mode: Literal["fast", "lean"] | None = None
 
@@ -184,6 +188,16 @@ class MemoryRecipe(Choice):
         given = self.model_dump(exclude_none=True, exclude={"kind"})
         refuse_others(self.kind, given, MEMORY_OPTIONS[self.kind])
         return self
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether updates draw rows of earlier tasks."""
+        return self.kind in ("replay", "gem", "agem")
+
+    @property
+    def projects(self) -> bool:
+        """Whether the memory's gradients are kept apart, to hold the others to them."""
+        return self.kind in ("gem", "agem")
 
 
 def _switch(value: object) -> object:

@@ -62,6 +62,7 @@ class Collator:
 
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
         self.padder = Padder(tokenizer, max_length)
+        self.tokenizer = tokenizer
 
     def lengths(self, task: Task, table: TokenTable) -> Ints:
         """The tokens of each row as the encoder gets it (see `Padder.lengths`)."""

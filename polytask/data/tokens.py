@@ -112,13 +112,20 @@ def _map(path: Path, about: Mapping[str, Any]) -> Array:
 
 def table_from_texts(texts: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> TokenTable:
     """A table in memory, without labels; the ids are the row numbers."""
-    assert texts, "a table needs a row"
-    rows = (Row(number, str(number), row, None) for number, row in enumerate(texts))
-    chunks = list(_columns_of(rows, tokenizer, None, ()))
+    rows = [Row(number, str(number), row, None) for number, row in enumerate(texts)]
+    return table_from_rows(rows, tokenizer, None, ())
+
+
+def table_from_rows(
+    rows: Sequence[Row], tokenizer: Tokenizer, kind: Kind | None, labels: Sequence[str]
+) -> TokenTable:
+    """A table in memory; `kind` is None for rows without labels."""
+    assert rows, "a table needs a row"
+    chunks = list(_columns_of(rows, tokenizer, kind, labels))
     columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     for name in ("ends", "name_ends"):
         columns[name] = np.cumsum(columns[name], dtype=np.int64)
-    return TokenTable(columns, len(texts[0]))
+    return TokenTable(columns, len(rows[0].texts))
 
 
 def write_table(

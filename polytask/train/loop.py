@@ -20,6 +20,8 @@ from polytask.recipe import Recipe
 from polytask.train.checkpoint import load_best, load_checkpoint, save_best, save_checkpoint
 from polytask.train.events import EventLog
 from polytask.train.interrupt import StopRequest
+from polytask.train.keeping import keep, settings_after
+from polytask.train.memory import Remembered, read_memory, write_memory
 from polytask.train.phases import Phase, is_staged, plan_phase
 from polytask.train.running import Material, RunningPhase
 from polytask.train.state import State, TrainingError, TrainingStopped
@@ -81,12 +83,14 @@ class Training:
                 self.state.phase = number
                 if self.state.update == 0:
                     self._begin(number)
-                running = RunningPhase(plan_phase(self.recipe, number, sizes), material, self.state)
+                phase = plan_phase(self.recipe, number, sizes)
+                running = RunningPhase(phase, material, self.state, self._remembered(phase))
                 try:
                     self._run(running)
                 finally:
                     running.close()
-                self._end(running.phase)
+                self._keep(phase, material)
+                self._end(phase)
         self.state.finished = True
 
     def _begin(self, number: int) -> None:
@@ -104,6 +108,26 @@ class Training:
         self.state.update = 0
         self.state.epochs_without_gain = 0
         self.state.best_of_phase = None
+
+    def _remembered(self, phase: Phase) -> list[Remembered]:
+        """What the phase rehearses: the memory of tasks of earlier phases, or of an earlier run."""
+        if not phase.recipe.memory.rehearses:
+            return []
+        before = {
+            name for each in self.recipe.phases[: phase.number] for name in each.tasks or self.recipe.tasks
+        }
+        before |= {name for name, data in self.data.items() if data.train is None}
+        names = [name for name in self.data if name in before and name not in phase.tasks]
+        tasks = {name: self.data[name].task for name in names}
+        return list(read_memory(self.run, tasks, names).values())
+
+    def _keep(self, phase: Phase, material: Material) -> None:
+        """After a phase: rows of its tasks for phases and runs to come."""
+        settings = settings_after(self.recipe, phase.number)
+        if settings.kind != "none":
+            size, positions = phase.recipe.batch_size, self.state.positions
+            kept = [keep(material, task, settings, size, positions.get(task, 0)) for task in phase.tasks]
+            write_memory(self.run, kept)
 
     def _run(self, running: RunningPhase) -> None:
         """The updates of one phase, with their events, evaluations and checkpoints."""

@@ -1,7 +1,7 @@
 """What a phase comes to once the data is known: its tasks, updates, schedule and trainable part."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -81,13 +81,15 @@ class TrainablePart:
         return max(self.frozen_layers, self.num_layers + 1 - trained)
 
 
-def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
+def select_trainable(model: MultitaskModel, phase: Phase, rehearsed: Sequence[str] = ()) -> TrainablePart:
     """Switch gradients on for what the phase trains and off for everything else.
 
-    Heads and task-specific layers of tasks that are not in the phase never move.
+    Heads and task-specific layers of tasks that are not in the phase never move, but for those of `rehearsed`
+    tasks, whose rows are replayed.
     """
     model.adapters_on = phase.recipe.adapters and len(model.adapters) > 0
-    own = tuple(f"{part}.{module_name(task)}." for part in OWN_PARTS for task in phase.tasks)
+    moving = (*phase.tasks, *rehearsed)
+    own = tuple(f"{part}.{module_name(task)}." for part in OWN_PARTS for task in moving)
     candidates = {
         name: parameter
         for name, parameter in model.named_parameters()
@@ -95,6 +97,12 @@ def select_trainable(model: MultitaskModel, phase: Phase) -> TrainablePart:
     }
     _check_words(phase, model, candidates)
     chosen = {name: candidates[name] for name in candidates if _is_chosen(name, phase, model)}
+    if phase.recipe.memory.projects and not any(name.startswith("encoder.") for name in chosen):
+        key, kind, train = f"phases.{phase.number}", phase.recipe.memory.kind, phase.recipe.train
+        raise RecipeError(
+            f"{key}.memory is {kind!r}, which holds the encoder to earlier tasks: "
+            f"{key}.train should move some of it. Found {', '.join(train)}."
+        )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in chosen)
     return TrainablePart(chosen, _frozen_layers(model, chosen), model.encoder.config.num_layers)

@@ -23,8 +23,11 @@ from polytask.train.checkpoint import pack_optimizer, unpack_optimizer
 from polytask.train.gradients import Combined, GradientEngine, Weigh
 from polytask.train.loss_weights import LossWeights
 from polytask.train.losses import DrawLoss
+from polytask.train.memory import Remembered
 from polytask.train.optimizer import Schedule, build_optimizer, set_rate
 from polytask.train.phases import Phase, select_trainable
+from polytask.train.projection import hold_to_memory
+from polytask.train.rehearsal import Rehearsal
 from polytask.train.state import LossLog, State
 
 COMBINER_STREAM = 1  # keeps the combiner's random numbers apart from the sampler's
@@ -62,13 +65,20 @@ class Material:
 class RunningPhase:
     """What one phase trains and keeps between its updates."""
 
-    def __init__(self, phase: Phase, material: Material, state: State) -> None:
+    def __init__(
+        self, phase: Phase, material: Material, state: State, remembered: Sequence[Remembered] = ()
+    ) -> None:
         self.phase = phase
         self.losses = LossLog()
         self._material = material
         self._state = state
         recipe, model = phase.recipe, material.model
-        self.part = select_trainable(model, phase)
+        tables = {item.task.name: item.table(material.collator.tokenizer) for item in remembered}
+        old = [item.task for item in remembered]
+        seed = (material.recipe.seed, phase.number)
+        self._rehearsal = Rehearsal(recipe.memory, old, tables, recipe.batch_size, seed)
+        replayed = self._rehearsal.names if recipe.memory.kind == "replay" else ()
+        self.part = select_trainable(model, phase, replayed)
         self._loss = DrawLoss(model, recipe, material.compute, material.recipe.dropout, material.generator)
         tasks = {name: material.data[name].task for name in phase.tasks}
         self.loss_weights = LossWeights(recipe.loss_weights, tasks).to(material.compute.device)
@@ -79,8 +89,8 @@ class RunningPhase:
         self._engine = GradientEngine(
             model,
             self.part.named,
-            scope=recipe.combine.scope or "whole",
-            lean=recipe.combine.mode == "lean",
+            scope=recipe.combine.scope or recipe.memory.scope or "whole",
+            lean="lean" in (recipe.combine.mode, recipe.memory.mode),
         )
         self._streams = {
             task: material.stream(task, recipe.batch_size, state.positions.get(task, 0))
@@ -101,11 +111,13 @@ class RunningPhase:
         looked_at = phase.recipe.conflict_every
         look = looked_at > 0 and state.update % looked_at == 0 and len(counts) > 1
         self._material.model.train()
-        self._engine.begin(separate=phase.recipe.combine.kind != "sum" or look)
+        apart = phase.recipe.combine.kind != "sum" or self._rehearsal.projects
+        self._engine.begin(separate=apart or look)
         seen: list[tuple[int, Batch, float]] = []
         for number in draws:
             factor = phase.sampler.loss_factor(progress, counts[number])
             seen.extend(self._draw(number, factor))
+        self._rehearse()
         combined = self._engine.finish(self._weigh(), phase.recipe.clip, self.loss_weights.common_factor())
         set_rate(self._optimizer, self._schedule(state.update))
         self._optimizer.step()
@@ -135,8 +147,23 @@ class RunningPhase:
             yield number, batch, share
         self._state.drawn[name] = self._state.drawn.get(name, 0) + len(rows)
 
+    def _rehearse(self) -> None:
+        """Forward and backward of what the update draws from memory."""
+        phase, memory = self.phase, self._rehearsal
+        frozen = self.part.frozen_at(phase, self._state.update)
+        limit = phase.recipe.micro_batch or phase.recipe.batch_size
+        for number, rows, factor in memory.draw(self._state.update):
+            task = memory.tasks[number]
+            for batch, share in self._material.batches(task, memory.tables[task.name], rows, limit):
+                loss, shown = self._loss(task, batch, frozen)
+                self._engine.backward(len(phase.tasks) + memory.row(number), loss * (share * factor))
+                self.losses.add(task.name, shown, share)
+                self._state.tokens += batch.num_tokens
+
     def _weigh(self) -> Weigh | None:
         """The combiner's weights of an update's tasks; None for a plain sum."""
+        if self._rehearsal.projects:
+            return hold_to_memory(self.phase.recipe.memory, len(self.phase.tasks))
         return None
 
     def _losses_now(self, seen: Sequence[tuple[int, Batch, float]]) -> dict[int, float]:

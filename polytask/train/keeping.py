@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from polytask.data.batches import BatchStream, Ints, budget_batches
+from polytask.data.batches import BatchStream
+from polytask.data.padding import Ints, budget_batches
 from polytask.data.rows import Row, read_rows
 from polytask.data.tokens import TokenTable
+from polytask.evaluate.network import NetworkScorer
+from polytask.evaluate.scoring import TOKENS_PER_BATCH
 from polytask.recipe import Recipe
 from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task
@@ -21,7 +23,6 @@ from polytask.update_choices import MEMORY_ROWS, MemoryRecipe
 KEEPING_STREAM = 2  # keeps the random numbers of this module apart from a sampler's and a combiner's
 VALUE_CLASSES = 10  # equal parts of a regression's range
 CANDIDATES = 2_000  # rows that herding looks at: each has to go through the encoder
-TOKENS_PER_BATCH = 8192
 
 
 def settings_after(recipe: Recipe, number: int) -> MemoryRecipe:
@@ -108,15 +109,11 @@ def _in_turn(parts: Sequence[Ints]) -> Ints:
 
 def _features(material: Material, task: Task, table: TokenTable, rows: Ints) -> npt.NDArray[np.float32]:
     """The encoder's mean state of each of some rows, [N, D]."""
-    model, collator = material.model.eval(), material.collator
-    found = np.empty((len(rows), model.encoder.config.width), dtype=np.float32)
-    with torch.inference_mode(), material.compute.autocast():
-        for places in budget_batches(collator.lengths(task, table)[rows], TOKENS_PER_BATCH):
-            batch = collator.batch(task, table, rows[places]).to(material.compute.device)
-            states = model.embed(batch).float().cpu().numpy()
-            found[places] = states.reshape(-1, len(places), states.shape[1]).mean(
-                axis=0
-            )  # of separate pairs both
+    scorer, padder = NetworkScorer(material.model.eval(), material.compute), material.collator.padder
+    found = np.empty((len(rows), scorer.width), dtype=np.float32)
+    for places in budget_batches(padder.lengths(task, table)[rows], TOKENS_PER_BATCH):
+        states = scorer.embed(padder.pad(task, table, rows[places]))
+        found[places] = states.reshape(-1, len(places), scorer.width).mean(axis=0)  # of separate pairs both
     return found
 
 

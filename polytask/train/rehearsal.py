@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from polytask.data.batches import Ints
+from polytask.data.padding import Ints
 from polytask.data.tokens import TokenTable
 from polytask.tasks import Task
 from polytask.update_choices import MEMORY_ROWS, MemoryRecipe

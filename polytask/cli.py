@@ -34,7 +34,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # JSON is UTF-8; a lone surrogate becomes its JSON escape
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        app()
+        app(prog_name="polytask")
     except UserError as error:
         fail(str(error), 2)
     except SystemExit as leaving:

@@ -189,6 +189,29 @@ def print_description(described: dict[str, Any], console: Console = stdout) -> N
         print_table(["epoch", *phase["tasks"]], shares, console)
 
 
+def print_schedule(described: dict[str, Any], console: Console = stdout) -> None:
+    """What `polytask info --schedule` says to people."""
+    for phase in described["phases"]:
+        tasks = phase["tasks"]
+        console.print(
+            f"phase {phase['phase']}: {phase['train']}, {phase['sampler']}, {phase['updates']:,} updates, "
+            f"{phase['draws']:,} draws"
+        )
+        for what, heading, digits in (("share", "share of draws", 3), ("passes", "passes over rows", 2)):
+            rows = [
+                [str(row["epoch"]), *(f"{row[what][task]:.{digits}f}" for task in tasks)]
+                for row in phase["schedule"]
+            ]
+            if what == "passes":
+                rows.append(["all", *(f"{phase['passes'][task]:.2f}" for task in tasks)])
+            print_table([heading, *tasks], rows, console)
+        console.print()
+    rows = [
+        [task, f"{count:,}", f"{described['passes'][task]:.2f}"] for task, count in described["rows"].items()
+    ]
+    print_table(["task", "train rows", "times each is seen"], rows, console)
+
+
 def _print_sizes(sizes: dict[str, Any], console: Console) -> None:
     rows = [["encoder", f"{sizes['encoder']:,}", "", ""]]
     for name, own in sizes["tasks"].items():

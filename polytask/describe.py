@@ -30,6 +30,46 @@ def describe(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     return _describe_recipe(resolve(Recipe.load(path, changes)))
 
 
+def describe_schedule(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+    """What each phase of a recipe is expected to draw, epoch by epoch; a phase's patience may end it sooner.
+
+    A pass over a task is each of its training rows once.
+    """
+    if Path(path).is_dir():
+        raise UserError(f"--schedule belongs to a recipe. Found the folder {path}.")
+    recipe = resolve(Recipe.load(path, changes))
+    sizes = {
+        name: next(split.scan.num_rows for split in item.splits if split.name == "train")
+        for name, item in check(recipe).items()
+    }
+    phases = []
+    passes = dict.fromkeys(recipe.tasks, 0.0)
+    for number, written in enumerate(recipe.phases):
+        phase = plan_phase(recipe, number, sizes)
+        rows = phase.schedule()
+        own = {task: sum(row["passes"][task] for row in rows) for task in phase.tasks}
+        passes = {task: count + own.get(task, 0.0) for task, count in passes.items()}
+        phases.append(
+            {
+                "phase": number,
+                "train": ", ".join(written.train),
+                "tasks": list(phase.tasks),
+                "sampler": written.sampler.kind,
+                "epochs": written.epochs,
+                "updates": phase.updates,
+                "draws": phase.updates * phase.sampler.draws_per_update,
+                "schedule": rows,
+                "passes": {task: round(count, 6) for task, count in own.items()},
+            }
+        )
+    return {
+        "recipe": recipe.name,
+        "rows": sizes,
+        "phases": phases,
+        "passes": {task: round(count, 6) for task, count in passes.items()},
+    }
+
+
 def _describe_model(path: Path) -> dict[str, Any]:
     loaded = load(path, device="cpu")
     model, config = loaded.network, loaded.config

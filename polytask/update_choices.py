@@ -232,8 +232,11 @@ TABLES: Tables = {
 
 
 def check_task_names(phase: Any, tasks: tuple[str, ...]) -> list[str]:
-    """What is wrong with weights given by hand, once the phase's tasks are known."""
+    """What is wrong with weights given by hand and numbers of draws, once the phase's tasks are known."""
     wrong = []
+    draws = phase.sampler.draws
+    if phase.sampler.kind == "compromise" and draws is not None and draws < len(tasks):
+        wrong.append(f"sampler.draws should be at least the phase's {len(tasks)} tasks. Found {draws}.")
     for key, table in (("sampler", phase.sampler.weights), ("loss_weights", phase.loss_weights.weights)):
         if table is None:
             continue

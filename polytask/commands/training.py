@@ -46,11 +46,20 @@ def report(
 def info(
     path: Annotated[Path, typer.Argument(help="A recipe or a model or run folder.", metavar="RECIPE|MODEL")],
     change: Changes = None,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Only what a recipe draws, and how often it sees each row.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the schedule to this page, .html.", metavar="FILE")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Describe a recipe or a model: tasks, rows, parameters, schedule."""
-    from polytask.describe import describe
+    from polytask.describe import describe, describe_schedule
 
+    if schedule or plot is not None:
+        _schedule(describe_schedule(path, change or ()), plot, as_json)
+        return
     described = describe(path, change or ())
     if as_json:
         print_json(described)
@@ -58,6 +67,22 @@ def info(
         from polytask.console import print_description
 
         print_description(described)
+
+
+def _schedule(described: dict[str, Any], plot: Path | None, as_json: bool) -> None:
+    """Print a recipe's schedule, and write it as a page."""
+    from polytask.console import print_schedule, stderr
+
+    if plot is not None:
+        from polytask.report.plan import write_plan
+
+        write_plan(described, plot)
+    if as_json:
+        print_json(described)
+        return
+    print_schedule(described)
+    if plot is not None:
+        stderr.print(f"plot    {plot}")
 
 
 def _train(recipe: Any, out: Path | None, resume: bool, as_json: bool) -> None:

@@ -66,6 +66,12 @@ class Page:
     def html(self) -> str:
         """The whole page."""
         sections = "".join((self.scores(), self.stages(), self.course(), self.each_task(), self.details()))
+        return self.document(
+            self.subtitle(), self.missing() + self.tiles(), sections, "All scores are on dev rows."
+        )
+
+    def document(self, subtitle: str, first: str, sections: str, last: str = "") -> str:
+        """A page with these parts, and whatever the charts placed in them need."""
         title = escape(self.run.name)
         scripts = self.scripts()
         return (
@@ -73,9 +79,9 @@ class Page:
             f'<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{title} · polytask</title><style>{CSS}</style></head><body><main>"
-            f"<header><h1>{title}</h1><p>{escape(self.subtitle())}</p></header>"
-            f"{self.missing()}{self.tiles()}{'' if self.charts else NO_CHARTS}{sections}"
-            "<footer>Written by polytask. All scores are on dev rows.</footer></main>"
+            f"<header><h1>{title}</h1><p>{escape(subtitle)}</p></header>"
+            f"{first}{'' if self.charts else NO_CHARTS}{sections}"
+            f"<footer>Written by polytask. {last}</footer></main>"
             f"{self.data()}{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>\n"
         )
 

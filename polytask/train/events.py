@@ -36,7 +36,7 @@ class EventLog:
 def forget_after(path: Path, update: int) -> None:
     """Drop what was logged after an update that a run is resumed from, and a last line cut in two.
 
-    Notes go too: a resumed run reads its files anew and says them again.
+    What a resumed run says again goes too: notes on its files, and the phase that begins where it goes on.
     """
     if not path.exists():
         return
@@ -46,6 +46,8 @@ def forget_after(path: Path, update: int) -> None:
             record = json.loads(line)
         except ValueError:
             continue
-        if record.get("update", 0) <= update and record.get("event") not in ("done", "stopped", "note"):
+        kind, at = record.get("event"), record.get("update", 0)
+        again = kind in ("done", "stopped", "note") or (kind == "phase" and at == update)
+        if at <= update and not again:
             kept.append(line)
     write_bytes(path, "".join(line + "\n" for line in kept).encode())

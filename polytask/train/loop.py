@@ -22,7 +22,7 @@ from polytask.train.events import EventLog
 from polytask.train.interrupt import StopRequest
 from polytask.train.keeping import keep, settings_after
 from polytask.train.memory import Remembered, read_memory, write_memory
-from polytask.train.phases import Phase, is_staged, plan_phase
+from polytask.train.phases import Phase, first_position, is_staged, plan_phase
 from polytask.train.running import Material, RunningPhase
 from polytask.train.state import State, TrainingError, TrainingStopped
 
@@ -82,7 +82,7 @@ class Training:
             for number in range(self.state.phase, len(self.recipe.phases)):
                 self.state.phase = number
                 if self.state.update == 0:
-                    self._begin(number)
+                    self._begin(number, sizes)
                 phase = plan_phase(self.recipe, number, sizes)
                 running = RunningPhase(phase, material, self.state, self._remembered(phase))
                 try:
@@ -93,11 +93,14 @@ class Training:
                 self._end(phase)
         self.state.finished = True
 
-    def _begin(self, number: int) -> None:
-        """Before a phase's first update: the weights it starts from; before all, the matrix's first row."""
+    def _begin(self, number: int, sizes: Mapping[str, int]) -> None:
+        """Before a phase's first update: the weights and rows it starts from, and the matrix's first row."""
         best = self.state.best
         if self.recipe.phases[number].begin == "best" and best is not None:
             self.model.load_state_dict(load_best(self.checkpoints, best))
+        for task in self.recipe.phases[number].tasks or self.recipe.tasks:
+            drawn = self.state.positions.get(task, 0)
+            self.state.positions[task] = first_position(self.recipe, number, task, sizes[task], drawn)
         if number == 0 and is_staged(self.recipe):
             before = {name: item.score for name, item in self.score("dev").items()}
             self.state.stages.append({"tasks": [], "scores": before})
@@ -179,7 +182,7 @@ class Training:
                 "scores": scores_to_dict(found),
                 "sha256": checksum,
             }
-        self._count_patience(phase, scores)
+        self._count_patience(phase, found)
         self.log.write(
             "evaluate",
             phase=phase.number,
@@ -192,10 +195,10 @@ class Training:
             best=better,
         )
 
-    def _count_patience(self, phase: Phase, scores: Mapping[str, float]) -> None:
+    def _count_patience(self, phase: Phase, found: Mapping[str, TaskScore]) -> None:
         """Epochs since the mean of the phase's own tasks was best."""
-        own = [scores[name] for name in phase.tasks if name in scores]
-        mean = sum(own) / len(own) if own else 0.0
+        own = {name: found[name] for name in phase.tasks if name in found}
+        mean = mean_score(own) if own else 0.0
         gained = self.state.best_of_phase is None or mean > self.state.best_of_phase
         if gained:
             self.state.best_of_phase = mean

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torch import nn
 
@@ -35,14 +36,30 @@ class Phase:
         epoch = update // self.updates_per_epoch
         return Progress(update, epoch, self.recipe.epochs, self.updates)
 
-    def schedule(self) -> list[dict[str, object]]:
-        """The expected share of the draws for each task, epoch by epoch."""
-        rows: list[dict[str, object]] = []
+    def schedule(self) -> list[dict[str, Any]]:
+        """Epoch by epoch, each task's expected share of the draws, and how often each of its rows comes."""
+        rows: list[dict[str, Any]] = []
+        draws = self.sampler.draws_per_update * self.updates_per_epoch
+        batches = [-(-size // self.recipe.batch_size) for size in self.sizes]
         for epoch in range(self.recipe.epochs):
-            shares = self.sampler.shares(self.progress(epoch * self.updates_per_epoch))
-            share = {task: round(value, 6) for task, value in zip(self.tasks, shares, strict=True)}
-            rows.append({"epoch": epoch + 1, "share": share})
+            share = dict(zip(self.tasks, self._shares(epoch), strict=True))
+            passes = {
+                task: share[task] * draws / held for task, held in zip(self.tasks, batches, strict=True)
+            }
+            rows.append({"epoch": epoch + 1, "share": _rounded(share), "passes": _rounded(passes)})
         return rows
+
+    def _shares(self, epoch: int) -> list[float]:
+        """The expected shares of an epoch; their mean where they change with every update."""
+        first = epoch * self.updates_per_epoch
+        changing = self.recipe.sampler.per == "step"
+        each = range(first, first + (self.updates_per_epoch if changing else 1))
+        found = [self.sampler.shares(self.progress(update)) for update in each]
+        return [sum(shares) / len(found) for shares in zip(*found, strict=True)]
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in values.items()}
 
 
 def plan_phase(recipe: Recipe, number: int, train_rows: Mapping[str, int]) -> Phase:
@@ -53,6 +70,19 @@ def plan_phase(recipe: Recipe, number: int, train_rows: Mapping[str, int]) -> Ph
     sampler = Sampler(phase.sampler, sizes, (recipe.seed, number), tasks)
     updates_per_epoch = phase.steps_per_epoch or sampler.updates_per_epoch(phase.batch_size)
     return Phase(number, phase, tasks, sizes, updates_per_epoch, sampler)
+
+
+def first_position(recipe: Recipe, number: int, task: str, size: int, drawn: int) -> int:
+    """Where a phase begins in the order of a task's rows, of which `drawn` batches came before it.
+
+    Phases of one batch size share one order. A phase of another cuts it anew, and begins with the next pass.
+    """
+    before = [phase for phase in recipe.phases[:number] if task in (phase.tasks or recipe.tasks)]
+    old, new = (before[-1] if before else recipe.phases[number]).batch_size, recipe.phases[number].batch_size
+    if old == new:
+        return drawn
+    passes_begun = -(-drawn // -(-size // old))
+    return passes_begun * -(-size // new)
 
 
 def is_staged(recipe: Recipe) -> bool:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from observed import assert_same_run, read_events, stop_at
+from observed import assert_same_run, observe, read_events, stop_at
 from rich.console import Console
 from tiny_project import load_recipe
 
 from polytask import api
 from polytask.console import print_scores
+from polytask.evaluate.scoring import TaskScore
+from polytask.train.loop import Training
+from polytask.train.phases import first_position
 from polytask.train.state import TrainingStopped
 
 STEPS = ("epochs=1", "steps_per_epoch=4", "batch_size=8")
@@ -89,3 +92,42 @@ def test_a_sequence_stopped_in_every_phase_ends_with_the_same_matrix_and_weights
 def test_phases_that_all_train_every_task_have_no_matrix(trained: Path) -> None:
     assert "transfer" not in scores_of(trained)
     assert "<h2>Stages</h2>" not in (trained / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_log_names_every_phase_once_however_often_the_run_was_stopped(
+    tiny: Path, one_thread: None, tmp_path: Path
+) -> None:
+    recipe, run = load_recipe(tiny, *SEQUENCE), tmp_path / "run"
+    for stopped in range(3):  # right after the last update of a phase, before the next begins
+        listener = stop_at(lambda event: event["event"] == "evaluate")
+        with pytest.raises(TrainingStopped):
+            api.train(recipe, run, resume=stopped > 0, listener=listener)
+    api.train(recipe, run, resume=True)
+    assert [event["phase"] for event in read_events(run) if event["event"] == "phase"] == [0, 1, 2]
+
+
+def test_patience_counts_an_error_that_falls_as_a_gain(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = iter([4.0, 3.0, 2.0, 2.5, 2.2, 1.0])
+
+    def found(training: Training, split: str) -> dict[str, TaskScore]:
+        return {"alike": TaskScore("mse", next(errors), 1, {})}
+
+    monkeypatch.setattr(Training, "score", found)
+    recipe = load_recipe(project, "phases.0.epochs=9", "phases.0.patience=2", "phases.0.steps_per_epoch=1")
+    seen = observe(recipe, project / "run", monkeypatch)
+    assert [event["scores"]["alike"] for event in seen.named("evaluate")] == [4.0, 3.0, 2.0, 2.5, 2.2]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drawn", "first"),
+    [((8, 8), 5, 5), ((8, 4), 0, 0), ((8, 4), 5, 13), ((8, 4), 7, 13), ((8, 4), 8, 26), ((4, 8), 13, 7)],
+)
+def test_a_phase_with_batches_of_another_size_begins_with_a_whole_pass(
+    tiny: Path, sizes: tuple[int, int], drawn: int, first: int
+) -> None:
+    changes = [f"phases.{number}.batch_size={size}" for number, size in enumerate(sizes)]
+    recipe = load_recipe(tiny, *changes, 'phases.2.tasks=["mood"]', "phases.2.batch_size=1")
+    assert first_position(recipe, 1, "mood", 50, drawn) == first
+    assert first_position(recipe, 0, "mood", 50, 0) == 0

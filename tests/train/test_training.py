@@ -86,7 +86,7 @@ def test_two_trainings_with_one_seed_give_identical_weights(
 
 
 def test_the_weights_that_did_best_on_dev_are_saved(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    means = iter([0.1, 0.9, 0.5])
+    means = iter([0.1, 0.1, 0.9, 0.9, 0.5, 0.5])  # of all tasks and of the phase's
     monkeypatch.setattr(loop, "mean_score", lambda scores: next(means))
     seen = observe(load_recipe(project, "phases.0.epochs=3"), project / "run", monkeypatch)
     assert [event["best"] for event in seen.named("evaluate")] == [True, True, False]

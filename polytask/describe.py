@@ -10,7 +10,8 @@ from polytask.data.known import resolve
 from polytask.data.prepare import check
 from polytask.deploy.model import load
 from polytask.errors import UserError
-from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.architectures import new_encoder
+from polytask.model.config import EncoderConfig
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
 from polytask.model.sizes import describe_sizes
@@ -89,7 +90,7 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
     config = read_config(locate_encoder(recipe.encoder, recipe.base))
     with torch.device("meta"):
         tasks_of_model = {name: item.task for name, item in checked.items()}
-        model = MultitaskModel(Encoder(config), tasks_of_model, torch.Generator(), recipe.adapter)
+        model = MultitaskModel(new_encoder(config), tasks_of_model, torch.Generator(), recipe.adapter)
     rows = {
         name: {split.name: split.scan.num_rows for split in item.splits} for name, item in checked.items()
     }

@@ -31,6 +31,12 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.softmax(dim=-1)
 
 
+def score_dtype(hidden: Tensor) -> torch.dtype:
+    """The type of attention scores, and so of what is added to them."""
+    kind = hidden.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+
+
 def split_heads(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value, each [B, H, L, D/H], from one [B, L, 3 D]."""
     query, key, value = torch.unflatten(qkv, 2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)

@@ -1,4 +1,4 @@
-"""The whole encoder: post-norm transformers of the BERT family, with slots for task-specific layers."""
+"""The whole encoder of the BERT family: post-norm transformers with slots for task-specific layers."""
 
 from typing import final
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from polytask.batch import Tokens
-from polytask.model.attention import attend, merge_heads, split_heads
+from polytask.model.attention import attend, merge_heads, score_dtype, split_heads
 from polytask.model.config import ACTIVATIONS, EncoderConfig
 from polytask.model.dropout import Dropout
 from polytask.model.slots import NO_SLOTS, LayerSlots, Slots, go_on_with, slotted
@@ -133,7 +133,7 @@ class Encoder(nn.Module):
         if noise is not None and first_trained == 0:
             hidden = hidden + noise
         states = [hidden]
-        bias = tokens.padding_bias(self._score_dtype(hidden))
+        bias = tokens.padding_bias(score_dtype(hidden))
         for number, layer in enumerate(self.layers):
             trained = number + 1 >= frozen_layers
             with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
@@ -155,8 +155,3 @@ class Encoder(nn.Module):
         """BERT's own summary of a sequence [B, D]: tanh of a linear layer on its first token."""
         assert self.pooler is not None, f"{self.config.architecture} has no pooler"
         return torch.tanh(self.pooler(hidden[:, 0]))
-
-    @staticmethod
-    def _score_dtype(hidden: Tensor) -> torch.dtype:
-        kind = hidden.device.type
-        return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype

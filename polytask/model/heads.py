@@ -11,8 +11,9 @@ from polytask.batch import Tokens
 from polytask.choices import HeadRecipe
 from polytask.errors import RecipeError
 from polytask.model.adapters.rows import small_linear
+from polytask.model.architectures import AnyEncoder
+from polytask.model.config import EncoderConfig
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import Encoder, EncoderConfig
 from polytask.model.readers import AttentionPooling, RecurrentReader, mean_pool
 from polytask.tasks import Task, value_scale
 
@@ -49,7 +50,7 @@ class Head(nn.Module):
             self.output = output_layers(chosen, num_features, task.num_outputs, generator)
 
     def forward(
-        self, encoder: Encoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
+        self, encoder: AnyEncoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
     ) -> Tensor:
         """Outputs [rows, num_outputs] (of a cosine head [rows, 1]) from the sequences' states [B, L, D]."""
         features = self._read(encoder, states, tokens, dropout)
@@ -64,7 +65,7 @@ class Head(nn.Module):
         return features
 
     def _read(
-        self, encoder: Encoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
+        self, encoder: AnyEncoder, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None
     ) -> Tensor:
         if self.reader is not None:
             return self.reader(states, tokens, dropout)

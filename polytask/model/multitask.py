@@ -11,8 +11,8 @@ from polytask.choices import AdapterRecipe
 from polytask.errors import RecipeError
 from polytask.model.adapters.build import bind, build_adapter, first_layer, plan_adapter
 from polytask.model.adapters.rows import TaskRows
+from polytask.model.architectures import AnyEncoder
 from polytask.model.dropout import Dropout
-from polytask.model.encoder import Encoder
 from polytask.model.heads import Head
 from polytask.model.readers import mean_pool
 from polytask.model.slots import Slots
@@ -25,7 +25,7 @@ class MultitaskModel(nn.Module):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: AnyEncoder,
         tasks: Mapping[str, Task],
         generator: torch.Generator,
         adapter: AdapterRecipe | None = None,

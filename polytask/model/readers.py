@@ -5,6 +5,7 @@ from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from polytask.batch import Tokens
 from polytask.model.adapters.rows import small_linear
@@ -27,6 +28,7 @@ class AttentionPooling(nn.Module):
 
     def __init__(self, config: EncoderConfig, generator: torch.Generator) -> None:
         super().__init__()
+        self.normed_states = config.normed_states
         self.num_heads = POOLING_HEADS if config.width % POOLING_HEADS == 0 else 1
         self.layer_weights = nn.Parameter(torch.zeros(config.num_layers + 1))
         self.scores = small_linear(config.width, self.num_heads, generator)
@@ -36,6 +38,8 @@ class AttentionPooling(nn.Module):
 
     def forward(self, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None) -> Tensor:
         weights = self.layer_weights.softmax(0).to(states[-1].dtype)
+        if not self.normed_states:  # the largest would drown the others, and the last most of all
+            states = [*(F.layer_norm(state, state.shape[-1:]) for state in states[:-1]), states[-1]]
         hidden = weights[0] * states[0]
         for weight, state in zip(weights[1:], states[1:], strict=True):
             hidden = hidden + weight * state

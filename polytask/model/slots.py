@@ -12,8 +12,9 @@ Slot = Callable[[Tensor, Tensor | None], Tensor]  # hidden [B, L, D] and padding
 class LayerSlots:
     """Where task-specific layers go in one layer; an empty slot costs nothing."""
 
-    parallel: Slot | None = None  # of the layer's input; added before the layer's last norm
-    after_attention: Slot | None = None  # replaces the attention's output before it is added and normed
+    # of what the layer's attention reads; added to the layer's output, where it ends with a norm before that
+    parallel: Slot | None = None
+    after_attention: Slot | None = None  # replaces the attention's output before it is added
     beside_ffn: Slot | None = None  # of the feed-forward's input; added to its output
     linears: Mapping[str, Callable[[Tensor], Tensor]] = field(
         default_factory=dict

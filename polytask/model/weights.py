@@ -12,8 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from polytask.errors import ModelError
 from polytask.files import write_whole
+from polytask.model.architectures import AnyEncoder, new_encoder
 from polytask.model.checkpoint_files import read_json, read_tensors
-from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.config import EncoderConfig
 from polytask.model.names import PREFIXES, config_from_dict, config_to_dict, tensor_names
 
 INITIAL_STD = 0.02  # of a pooler that the checkpoint lacks, as all members of the family were initialised
@@ -48,7 +49,7 @@ def read_config(folder: Path) -> EncoderConfig:
     return config_from_dict(read_json(path, "a Hugging Face config.json"), path)
 
 
-def load_encoder(folder: Path, generator: torch.Generator | None = None) -> tuple[Encoder, LoadReport]:
+def load_encoder(folder: Path, generator: torch.Generator | None = None) -> tuple[AnyEncoder, LoadReport]:
     """The encoder in a Hugging Face folder, in fp32 on the CPU, and what did not match.
 
     Only a pooler may be missing: it is drawn from `generator`, or from one seeded with 0.
@@ -62,10 +63,10 @@ def build_encoder(
     tensors: Mapping[str, Tensor],
     source: object,
     generator: torch.Generator | None = None,
-) -> tuple[Encoder, LoadReport]:
+) -> tuple[AnyEncoder, LoadReport]:
     """An encoder from tensors under Hugging Face names, which are copied; `source` names them in messages."""
     with torch.device("meta"), _NoInitialValues():
-        encoder = Encoder(config)
+        encoder = new_encoder(config)
     prefix = _find_prefix(config, tensors, source)
     names = tensor_names(config)
     generator = generator if generator is not None else torch.Generator().manual_seed(0)
@@ -94,7 +95,7 @@ def build_encoder(
     return encoder, LoadReport(tuple(missing), tuple(sorted(left_over)))
 
 
-def encoder_tensors(encoder: Encoder) -> dict[str, Tensor]:
+def encoder_tensors(encoder: AnyEncoder) -> dict[str, Tensor]:
     """The encoder's tensors under Hugging Face names, to be written; most share the encoder's memory."""
     names = tensor_names(encoder.config)
     tensors: dict[str, Tensor] = {}
@@ -108,7 +109,7 @@ def encoder_tensors(encoder: Encoder) -> dict[str, Tensor]:
     return tensors
 
 
-def save_encoder(encoder: Encoder, folder: Path) -> None:
+def save_encoder(encoder: AnyEncoder, folder: Path) -> None:
     """Write a folder that `transformers.AutoModel` loads; each file appears whole or not at all."""
     from safetensors.torch import save_file
 
@@ -132,11 +133,12 @@ class _NoInitialValues(TorchFunctionMode):
 
 def _find_prefix(config: EncoderConfig, tensors: Mapping[str, Tensor], source: object) -> str:
     prefixes = ("", PREFIXES[config.architecture], "model.", f"model.{PREFIXES[config.architecture]}")
+    words = tensor_names(config)["embeddings.words.weight"][0]
     for prefix in prefixes:
-        if f"{prefix}embeddings.word_embeddings.weight" in tensors:
+        if prefix + words in tensors:
             return prefix
     raise ModelError(
-        f"{source}: no tensor 'embeddings.word_embeddings.weight', with or without the prefix "
+        f"{source}: no tensor {words!r}, with or without the prefix "
         f"{prefixes[1]!r}; this is not the checkpoint of a {config.architecture} encoder."
     )
 

@@ -15,6 +15,7 @@ from polytask.recipe_phases import TRAIN_WORD, PhaseRecipe
 from polytask.train.samplers import Progress, Sampler
 
 OWN_PARTS = ("heads", "adapters")
+ABOVE_LAYERS = ("encoder.pooler.", "encoder.final_norm.")
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _is_chosen(name: str, phase: Phase, model: MultitaskModel) -> bool:
         case (word,) if word.startswith("top-"):
             bottom = model.encoder.config.num_layers - int(word.removeprefix("top-"))
             layer = layer_of(name)
-            return own or name.startswith("encoder.pooler.") or (layer is not None and layer >= bottom)
+            return own or name.startswith(ABOVE_LAYERS) or (layer is not None and layer >= bottom)
         case patterns:
             return any(fnmatchcase(name, pattern) for pattern in patterns)
 

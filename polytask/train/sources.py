@@ -235,7 +235,7 @@ def _product(traces: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def named_groups(names: Sequence[str], scope: str) -> list[int]:
-    """The group of each tensor: all in one, one a layer (or embeddings, or pooler), or each its own."""
+    """The group of each tensor: all in one, one for each part of the encoder, or each its own."""
     if scope == "tensor":
         return list(range(len(names)))
     places: dict[object, int] = {}
@@ -245,6 +245,6 @@ def named_groups(names: Sequence[str], scope: str) -> list[int]:
 
 
 def part_of(name: str) -> str:
-    """The part of the encoder that a tensor belongs to: `layers.3`, `embeddings` or `pooler`."""
+    """The part of the encoder that a tensor belongs to: `layers.3`, `embeddings`, `pooler` and so on."""
     layer = layer_of(name)
     return name.split(".")[1] if layer is None else f"layers.{layer}"

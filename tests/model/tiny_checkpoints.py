@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from polytask.batch import Tokens
-from polytask.model.encoder import Encoder, EncoderConfig
+from polytask.model.architectures import AnyEncoder, new_encoder
+from polytask.model.config import EncoderConfig
 
 BERT = EncoderConfig(
     architecture="bert", vocab_size=40, width=8, num_layers=2, num_heads=2, ffn_width=12, max_length=10
@@ -31,15 +32,15 @@ POOLER = ("pooler.dense.weight", "pooler.dense.bias")
 QUERY = "encoder.layer.1.attention.self.query.weight"
 
 
-def make_encoder(config: EncoderConfig = BERT) -> Encoder:
-    encoder, generator = Encoder(config), torch.Generator().manual_seed(1)
+def make_encoder(config: EncoderConfig = BERT) -> AnyEncoder:
+    encoder, generator = new_encoder(config), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
     return encoder
 
 
-def assert_equal(found: Encoder, wanted: Encoder) -> None:
+def assert_equal(found: AnyEncoder, wanted: AnyEncoder) -> None:
     assert found.config == wanted.config
     state = found.state_dict()
     assert state.keys() == wanted.state_dict().keys()

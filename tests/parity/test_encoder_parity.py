@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polytask.batch import Tokens
 from polytask.errors import ModelError
-from polytask.model.encoder import Encoder
+from polytask.model.architectures import AnyEncoder
 from polytask.model.locate import locate_encoder
 from polytask.model.weights import load_encoder, save_encoder
 
@@ -24,6 +24,12 @@ SIZES = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "intermediate_size": 72,
+}
+MODERNBERT = {
+    **{key: value for key, value in SIZES.items() if key != "num_hidden_layers"},
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    **{f"{name}_token_id": 1 for name in ("bos", "eos", "cls", "sep")},
 }
 MAKERS: dict[str, Callable[[], Any]] = {
     "bert": lambda: transformers.BertModel(
@@ -54,6 +60,23 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "electra with narrow embeddings": lambda: transformers.ElectraModel(
         transformers.ElectraConfig(
             **SIZES, max_position_embeddings=512, embedding_size=16, hidden_act="gelu_new"
+        )
+    ),
+    "modernbert": lambda: transformers.ModernBertModel(
+        transformers.ModernBertConfig(**MODERNBERT, num_hidden_layers=4, local_attention=12)
+    ),
+    "modernbert with layers and positions of its own": lambda: transformers.ModernBertModel(
+        transformers.ModernBertConfig(
+            **MODERNBERT,
+            num_hidden_layers=3,
+            local_attention=9,
+            hidden_activation="gelu_pytorch_tanh",
+            norm_eps=1e-6,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+            rope_parameters={
+                "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+            },
         )
     ),
 }
@@ -100,7 +123,7 @@ def theirs(model: Any, tokens: Tokens) -> Any:
 
 
 @torch.no_grad()
-def assert_same(encoder: Encoder, model: Any, lengths: tuple[int, ...]) -> None:
+def assert_same(encoder: AnyEncoder, model: Any, lengths: tuple[int, ...]) -> None:
     config = encoder.config
     tokens = batch_of(lengths, config.vocab_size, config.num_segments, config.pad_id)
     wanted, found = theirs(model, tokens), encoder(tokens)
@@ -120,7 +143,7 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
 
 
 @pytest.fixture(scope="module")
-def minilm() -> tuple[Encoder, Any]:
+def minilm() -> tuple[AnyEncoder, Any]:
     try:
         folder = locate_encoder("minilm", Path())
     except ModelError as error:
@@ -130,13 +153,13 @@ def minilm() -> tuple[Encoder, Any]:
 
 @pytest.mark.parametrize("lengths", [(1,), (12, 30, 1), (128, 512)])
 def test_the_embedded_minilm_gives_the_numbers_of_transformers(
-    minilm: tuple[Encoder, Any], lengths: tuple[int, ...]
+    minilm: tuple[AnyEncoder, Any], lengths: tuple[int, ...]
 ) -> None:
     assert_same(*minilm, lengths)
 
 
 @torch.no_grad()
-def test_company_and_padding_do_not_change_a_row_of_minilm(minilm: tuple[Encoder, Any]) -> None:
+def test_company_and_padding_do_not_change_a_row_of_minilm(minilm: tuple[AnyEncoder, Any]) -> None:
     encoder, _ = minilm
     tokens = batch_of((3, 90, 1, 40), encoder.config.vocab_size, num_segments=2)
     together = encoder(tokens)
@@ -215,7 +238,10 @@ def test_gradients_are_those_of_transformers(tmp_path: Path) -> None:
     heads = [getattr(layer.attention.self, name).weight.grad for name in ("query", "key", "value")]
     pairs = [
         (encoder.embeddings.words.weight.grad, model.embeddings.word_embeddings.weight.grad),
-        (encoder.embeddings.positions.weight.grad, model.embeddings.position_embeddings.weight.grad),
+        (
+            encoder.get_parameter("embeddings.positions.weight").grad,
+            model.embeddings.position_embeddings.weight.grad,
+        ),
         (encoder.get_parameter("layers.1.attention.qkv.weight").grad, torch.cat(heads)),
         (encoder.get_parameter("layers.1.up.bias").grad, layer.intermediate.dense.bias.grad),
         (

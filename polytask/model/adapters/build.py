@@ -51,7 +51,9 @@ def plan_adapter(chosen: AdapterRecipe, config: EncoderConfig) -> Plan:
         rank = chosen.rank or LORA_RANK
         linears = tuple(chosen.linears or LORA_LINEARS)
         alpha = chosen.alpha or 2.0 * rank
-        return LoraPlan(config.width, config.ffn_width, rank, alpha, linears, _layers(chosen, config))
+        return LoraPlan(
+            config.width, config.ffn_width, config.up_width, rank, alpha, linears, _layers(chosen, config)
+        )
     if kind.startswith("top_"):
         return _plan_top(chosen, config, flavour)
     heads = chosen.heads or (PAL_HEADS if "pal" in kind else 1)

@@ -19,6 +19,7 @@ class LoraPlan:
 
     width: int
     ffn_width: int
+    up_width: int
     rank: int
     alpha: float
     linears: tuple[str, ...]
@@ -26,7 +27,7 @@ class LoraPlan:
 
     def shape(self, linear: str) -> tuple[int, int]:
         """The inputs and outputs of a linear layer."""
-        wide = {"up": (self.width, self.ffn_width), "down": (self.ffn_width, self.width)}
+        wide = {"up": (self.width, self.up_width), "down": (self.ffn_width, self.width)}
         return wide.get(linear, (self.width, self.width))
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from polytask.errors import ModelError
 
-MAX_TOKENS = 2048  # kept of a text; positions of the family end at 512, a few at 2048
+MAX_TOKENS = 8192  # kept of a text; most encoders end at 512 positions, ModernBERT at 8192
 MAX_FILE = 200_000_000  # bytes
 SAMPLES = ("a", "the", "1", ".")  # some small vocabularies know only some of them
 PAD_TOKENS = ("[PAD]", "<pad>")

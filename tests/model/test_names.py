@@ -27,6 +27,7 @@ DISTILBERT: dict[str, Any] = {
     "hidden_dim": 64,
     "max_position_embeddings": 50,
 }
+MODERNBERT: dict[str, Any] = {"model_type": "modernbert", **SIZES, "pad_token_id": 0}
 
 
 def read(values: dict[str, Any]) -> EncoderConfig:
@@ -78,6 +79,10 @@ def test_electra_may_have_narrow_embeddings(size: int | None, width: int) -> Non
         {**BERT, "model_type": "electra", "embedding_size": 16, "hidden_act": "gelu_new"},
         {**BERT, "layer_norm_eps": 1e-5, "add_pooling_layer": False},
         DISTILBERT,
+        {**MODERNBERT, "norm_eps": 1e-6, "local_attention": 10, "hidden_activation": "gelu_new"},
+        {**MODERNBERT, "global_attn_every_n_layers": 2, "global_rope_theta": 9.5, "local_rope_theta": 100},
+        {**MODERNBERT, "layer_types": ["sliding_attention"] * 2 + ["full_attention"]},
+        {**MODERNBERT, "layer_types": ["sliding_attention"] * 3},
     ],
 )
 def test_what_is_written_is_read_back(values: dict[str, Any]) -> None:
@@ -105,7 +110,12 @@ def test_a_config_in_the_format_of_the_first_bert_is_one() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"model_type": "deberta-v2"}, {"model_type": "gpt2", **SIZES}, {**SIZES, "architectures": ["T5Model"]}],
+    [
+        {"model_type": "deberta-v2"},
+        {"model_type": "modernbert-decoder"},
+        {"model_type": "gpt2", **SIZES},
+        {**SIZES, "architectures": ["T5Model"]},
+    ],
 )
 def test_other_architectures_are_refused_by_name(values: dict[str, Any]) -> None:
     name = values.get("model_type") or values["architectures"][0]
@@ -134,7 +144,10 @@ def test_what_the_encoder_does_not_compute_is_refused_by_key_and_value(key: str,
 
 
 @pytest.mark.parametrize("value", ["swish", "", None, 3, ["gelu"], {}])
-@pytest.mark.parametrize(("values", "key"), [(BERT, "hidden_act"), (DISTILBERT, "activation")])
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [(BERT, "hidden_act"), (DISTILBERT, "activation"), (MODERNBERT, "hidden_activation")],
+)
 def test_an_unknown_activation_is_refused(values: dict[str, Any], key: str, value: object) -> None:
     with pytest.raises(ModelError, match=f"{key} should be one of gelu, "):
         read({**values, key: value})
@@ -176,3 +189,60 @@ def test_a_size_that_is_missing_is_refused_by_key(key: str) -> None:
 def test_values_that_do_not_fit_together_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         read({**BERT, **change})
+
+
+def test_a_modernbert_is_read_with_the_defaults_of_its_family() -> None:
+    config = read({**MODERNBERT, "num_hidden_layers": 8, "position_embedding_type": "sans_pos"})
+    assert (config.global_layers, config.window) == ((0, 3, 6), 64)
+    assert (config.global_theta, config.local_theta, config.norm_eps) == (160_000.0, 10_000.0, 1e-5)
+    assert (config.num_segments, config.pooler, config.max_length, config.activation) == (
+        0,
+        False,
+        50,
+        "gelu",
+    )
+    assert (config.up_width, config.ffn_width) == (128, 64)
+
+
+def test_todays_keys_of_a_modernbert_count_for_more_than_those_of_older_files() -> None:
+    theta = {"rope_type": "default", "rope_theta": 700.0}
+    new = {"layer_types": ["sliding_attention"] * 3, "rope_parameters": {"full_attention": theta}}
+    old = {"global_attn_every_n_layers": 1, "global_rope_theta": 5.0, "local_rope_theta": 6.0}
+    config = read({**MODERNBERT, **old, **new})
+    assert (config.global_layers, config.global_theta, config.local_theta) == ((), 700.0, 6.0)
+    assert read({**MODERNBERT, **old}).global_layers == (0, 1, 2)
+
+
+def test_local_positions_of_null_turn_as_global_ones_do() -> None:
+    config = read({**MODERNBERT, "global_rope_theta": 70.0, "local_rope_theta": None})
+    assert (config.global_theta, config.local_theta) == (70.0, 70.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention_bias": True}, "attention_bias should be False. Found True"),
+        ({"mlp_bias": True}, "mlp_bias should be False"),
+        ({"norm_bias": True}, "norm_bias should be False"),
+        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling should be None"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "'full_attention' a rope_type of"),
+        ({"rope_parameters": [1]}, "rope_parameters should give"),
+        ({"rope_parameters": {"sliding_attention": {"rope_theta": "x"}}}, "rope_theta should be a number"),
+        ({"global_rope_theta": 0.5}, "global_rope_theta should be a number above 1"),
+        ({"global_rope_theta": float("nan")}, "global_rope_theta should be a number above 1"),
+        ({"local_rope_theta": True}, "local_rope_theta should be a number above 1"),
+        ({"layer_types": ["full_attention"] * 2}, "for each of the 3 layers"),
+        ({"layer_types": ["full_attention", "chunked_attention", "full_attention"]}, "layer_types should be"),
+        ({"layer_types": [[], {}, None]}, "layer_types should be"),
+        ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers should be a whole number from 1"),
+        ({"local_attention": 1}, "local_attention should be a whole number from 2"),
+        ({"hidden_size": 36, "num_attention_heads": 4}, "even multiple of num_attention_heads. .* 36 and 4"),
+        ({"pad_token_id": None}, "pad_token_id should be a whole number from 0 to 99"),
+        ({"norm_eps": 1}, "norm_eps should be a number between 0 and 1"),
+    ],
+)
+def test_a_modernbert_of_another_kind_is_refused_by_key_and_value(
+    change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        read({**MODERNBERT, **change})

@@ -18,6 +18,9 @@ BERT = EncoderConfig(
     architecture="bert", vocab_size=40, width=8, num_layers=2, num_heads=2, ffn_width=12, max_length=10
 )
 ROBERTA = replace(BERT, architecture="roberta", num_segments=1, first_position=2, pad_id=1)
+MODERNBERT = replace(
+    BERT, architecture="modernbert", num_segments=0, norm_eps=1e-5, pooler=False, global_layers=(0,), window=2
+)
 CONFIGS = {
     "bert": BERT,
     "bert without pooler": replace(BERT, pooler=False, activation="relu", norm_eps=1e-6),
@@ -26,6 +29,10 @@ CONFIGS = {
     "distilbert": replace(BERT, architecture="distilbert", num_segments=0, pooler=False),
     "electra": replace(BERT, architecture="electra", pooler=False),
     "electra with narrow embeddings": replace(BERT, architecture="electra", pooler=False, embedding_width=4),
+    "modernbert": MODERNBERT,
+    "modernbert with layers of its own": replace(
+        MODERNBERT, global_layers=(1,), window=1, global_theta=500.0, local_theta=20.0
+    ),
 }
 TOKENS = Tokens(torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([4, 2]))
 POOLER = ("pooler.dense.weight", "pooler.dense.bias")

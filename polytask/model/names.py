@@ -25,6 +25,11 @@ PREFIXES: dict[Architecture, str] = {
     "electra": "electra.",
     "modernbert": "model.",
 }
+NOT_COMPUTED = {
+    "mpnet": "its attention adds a learned bias for the distance between two tokens",
+    "deberta": "its attention weighs words and distances apart",
+    "deberta-v2": "its attention weighs words and distances apart",
+}
 POOLED = ("bert", "roberta", "xlm-roberta")
 OFFSET_POSITIONS = ("roberta", "xlm-roberta")  # positions start after the padding index
 WITHOUT_SEGMENTS = ("distilbert", "modernbert")
@@ -213,7 +218,8 @@ def _architecture(values: Mapping[str, Any], source: object) -> Architecture:
             return architecture
     if found is None:
         raise ModelError(f"{source}: model_type is missing; it should be one of {', '.join(MODEL_CLASSES)}.")
+    why = f": {NOT_COMPUTED[found]}." if isinstance(found, str) and found in NOT_COMPUTED else ""
     raise ModelError(
         f"{source}: encoders of architecture {short(found)} cannot be loaded, only "
-        f"{', '.join(MODEL_CLASSES)}{did_you_mean(str(found), MODEL_CLASSES, '; ')}"
+        f"{', '.join(MODEL_CLASSES)}{why or did_you_mean(str(found), MODEL_CLASSES, '; ')}"
     )

@@ -48,6 +48,8 @@ def sight_to_dict(config: EncoderConfig) -> dict[str, Any]:
             kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
         },
         **{OLD_THETA[kind]: theta for kind, theta in thetas.items()},
+        # The tokenizer knows these; left out, they would be those of the first ModernBERT.
+        **{f"{token}_token_id": None for token in ("bos", "eos", "cls", "sep")},
     }
     every = config.global_layers[1] if len(config.global_layers) > 1 else config.num_layers
     if config.global_layers == tuple(range(0, config.num_layers, every)):

@@ -226,10 +226,8 @@ def test_zero_leaves_every_state_as_it_was_bit_for_bit_and_has_a_gradient(
 @torch.no_grad()
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_texts_that_several_tasks_are_asked_of_give_what_each_task_alone_gives(name: str) -> None:
-    tasks = {
-        name: Task(name, "classification", 1, ("no", "yes"), None, "accuracy", pooling=pooling)
-        for name, pooling in (("a", "mean"), ("b", "attention"))
-    }
+    first = Task("a", "classification", 1, ("no", "yes"), None, "accuracy", pooling="mean")
+    tasks = {"a": first, "b": replace(first, name="b", pooling="attention")}
     model = MultitaskModel(make_encoder(), tasks, seeded(), AdapterRecipe(**ADAPTERS[name]))
     randomise(model, 5)
     tokens = make_tokens()

@@ -123,6 +123,12 @@ def test_other_architectures_are_refused_by_name(values: dict[str, Any]) -> None
         read(values)
 
 
+@pytest.mark.parametrize("name", ["mpnet", "deberta", "deberta-v2"])
+def test_well_known_encoders_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ModelError, match=f"'{name}' cannot be loaded, only .*, modernbert: its attention "):
+        read({**BERT, "model_type": name})
+
+
 def test_a_near_miss_is_suggested() -> None:
     with pytest.raises(ModelError, match="did you mean 'roberta'"):
         read({**BERT, "model_type": "robberta"})

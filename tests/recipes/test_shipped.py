@@ -1,6 +1,7 @@
 """Every shipped recipe trains: what it means to move moves, and what it means to freeze stays."""
 
 import random
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from polytask.train.run import train_recipe
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SHIPPED = sorted(RECIPES.rglob("*.toml"))
-SHORT = ["phases.0.epochs=1", "phases.0.steps_per_epoch=3", "phases.0.batch_size=4", "phases.0.lr=1e-2"]
+SHORT = ("epochs=1", "steps_per_epoch=3", "batch_size=4", "lr=1e-2")
 WORDS = ["the", "good", "bad", "film", "song", "book"]
 COLUMNS = {
     "ids-sst": ("\tid\tsentence\tsentiment", 1, 5),
@@ -45,10 +46,11 @@ def test_a_shipped_recipe_trains(
     path: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLYTASK_DATA", str(project))
-    changes = [f"encoder={project / 'encoder'}", "max_length=24", *SHORT]
+    changes = [f"encoder={project / 'encoder'}", "max_length=24", "precision=fp32"]
+    num_phases = len(tomllib.loads(path.read_text(encoding="utf-8"))["phases"])
+    changes += [f"phases.{number}.{change}" for number in range(num_phases) for change in SHORT]
+    changes += [f"phases.{number}.train=top-1" for number in _top_phases(path)]
     recipe = Recipe.load(path, changes)
-    if len(recipe.phases) > 1:
-        recipe = Recipe.load(path, [*changes, *(change.replace("phases.0", "phases.1") for change in SHORT)])
     run = train_recipe(recipe, tmp_path / "run", resume=False, listener=lambda event: None)
     assert set(run.scores["tasks"]) == set(recipe.tasks)
 
@@ -56,17 +58,32 @@ def test_a_shipped_recipe_trains(
     before, _ = load_encoder(locate_encoder(recipe.encoder, project))
     now = encoder_tensors(model.network.encoder)
     unchanged = all(torch.equal(now[name], tensor) for name, tensor in encoder_tensors(before).items())
-    assert unchanged == all(phase.train == ("heads",) for phase in recipe.phases)
-    if run.scores["best"]["phase"] < len(recipe.phases) - 1:
+    best = run.scores["best"]["phase"]
+    assert unchanged == all(phase.train == ("heads",) for phase in recipe.phases[: best + 1])
+    if best < len(recipe.phases) - 1:
         return  # the best model is one from before the phase that trains the adapters
     for name in model.tasks:
         zero = [p for p in model.network.adapter_parameters(name) if not p.any() and p.ndim > 1]
         assert not zero, "an adapter's zero-initialised matrices are still zero"
 
 
-def test_every_adapter_and_head_has_a_recipe() -> None:
-    from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
+def _top_phases(path: Path) -> list[int]:
+    """The phases that train the upper half; the tiny encoder has but two layers."""
+    phases = tomllib.loads(path.read_text(encoding="utf-8"))["phases"]
+    return [number for number, phase in enumerate(phases) if phase.get("train") == "top-3"]
 
+
+def test_every_choice_has_a_recipe() -> None:
+    from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
+    from polytask.update_choices import AVERAGE_OPTIONS, LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
+
+    for folder, options in (
+        ("samplers", SAMPLER_OPTIONS),
+        ("loss_weights", LOSS_WEIGHT_OPTIONS),
+        ("averages", AVERAGE_OPTIONS),
+    ):
+        chosen = {path.stem for path in (RECIPES / folder).glob("*.toml")}
+        assert chosen >= set(options) - {"none"}, folder
     assert {path.stem for path in (RECIPES / "adapters").glob("*.toml")} == set(ADAPTER_OPTIONS) - {"none"}
     assert {path.stem for path in (RECIPES / "heads").glob("*.toml")} == set(HEAD_OPTIONS) - {"linear"}
 

@@ -5,12 +5,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polytask.api import Model, Run, evaluate, load, train, write_report
+    from polytask.api import Model, Run, add_task, evaluate, load, remove_task, train, write_report
     from polytask.errors import UserError
     from polytask.recipe import Recipe
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Recipe", "Run", "UserError", "evaluate", "load", "train", "write_report"]
+__all__ = [
+    "Model",
+    "Recipe",
+    "Run",
+    "UserError",
+    "add_task",
+    "evaluate",
+    "load",
+    "remove_task",
+    "train",
+    "write_report",
+]
 
 # Names load on first use, so that `polytask --help`, a recipe's check and an exported model do without torch.
 _HOME = {

@@ -1,19 +1,20 @@
 """What `polytask` does when it is called from Python; the command line calls these and adds nothing."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from polytask.data.known import resolve
 from polytask.data.prepare import load_split
 from polytask.deploy.model import Model, load
-from polytask.errors import UserError
+from polytask.errors import UserError, one_of
 from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
 from polytask.recipe import Recipe
+from polytask.train.addition import read_run_recipe, train_addition
+from polytask.train.merge import Mode, train_changes
 from polytask.train.run import Run, train_recipe
 
-__all__ = ["Model", "Recipe", "Run", "evaluate", "load", "train", "write_report"]
+__all__ = ["Model", "Recipe", "Run", "add_task", "evaluate", "load", "remove_task", "train", "write_report"]
 
 
 def train(
@@ -29,19 +30,76 @@ def train(
     `listener` is called with every event of `events.jsonl` as it happens.
     """
     loaded = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
-    if out is not None:
-        folder = Path(out)
+    folder = _run_folder(loaded, out, resume)
+    with _reported(folder):
+        return train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
+
+
+def add_task(
+    run: str | Path,
+    recipe: Recipe | str | Path,
+    out: str | Path | None = None,
+    *,
+    mode: Mode = "adapter",
+    resume: bool = False,
+    changes: Sequence[str] = (),
+    listener: Callable[[dict[str, Any]], None] | None = None,
+) -> Run:
+    """Add the tasks of a recipe to a finished run's model, in a new run folder; the old run stays as it is.
+
+    `mode` says what becomes of the old tasks: `adapter` trains only what is new, and no old answer changes by
+    one bit; `gem`, `agem` and `replay` train the encoder on, held to the run's memory; `naive` trains it on.
+    """
+    if mode not in get_args(Mode):
+        raise UserError(f"mode {one_of(get_args(Mode), mode)}")
+    old = read_run_recipe(Path(run))
+    if isinstance(recipe, Recipe):
+        new = recipe
     else:
-        folder = Path("runs") / loaded.name if resume else free_folder(Path("runs"), loaded.name)
+        unsaid = {"adapter": old.adapter.model_dump(exclude_none=True)}
+        new = Recipe.load(recipe, changes, unsaid)
+        new = Recipe.load(recipe, [*changes, *train_changes(new, mode)], unsaid)
+    folder = _run_folder(new, out, resume)
+    with _reported(folder):
+        return train_addition(
+            Path(run), new, folder, mode, resume=resume, listener=listener or (lambda event: None)
+        )
+
+
+def remove_task(path: str | Path, task: str, out: str | Path) -> Path:
+    """Write a model without one of its tasks into a new folder, and return the folder."""
+    model, folder = load(path, precision="fp32"), Path(out)
+    kept = [name for name in model.tasks if name != model.task(task).name]
+    if not kept:
+        raise UserError(f"{path}: {task!r} is the model's only task.")
+    check_new_folder(folder)
+    model.save(folder, kept)
+    return folder
+
+
+def check_new_folder(folder: Path) -> None:
+    """A model is never written over what is there."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--out {folder}: this folder is not empty. Name another.")
+
+
+def _run_folder(recipe: Recipe, out: str | Path | None, resume: bool) -> Path:
+    if out is not None:
+        return Path(out)
+    return Path("runs") / recipe.name if resume else free_folder(Path("runs"), recipe.name)
+
+
+@contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    """Write a run's report once it has ended, one way or the other."""
     try:
-        run = train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
+        yield
     except BaseException:
         if (folder / "events.jsonl").exists():  # an interrupted run has a report too
             with suppress(OSError):  # on a full disk, what stopped the training is what counts
                 write_report(folder)
         raise
     write_report(folder)
-    return run
 
 
 def write_report(run: str | Path) -> Path:
@@ -62,7 +120,6 @@ def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | No
     else:
         if recipe is None:
             raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
-        recipe = resolve(recipe)
         names = [task] if task is not None else list(model.tasks)
         files = {name: Path(dev) for name in names if (dev := recipe.tasks[model.task(name).name].dev)}
         if not files:

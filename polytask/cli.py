@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from polytask.commands import sets, training, using
+from polytask.commands import changing, sets, training, using
 from polytask.commands.output import fail
 from polytask.errors import UserError
 
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 for verb in (training.train, using.evaluate, using.predict, training.report, training.info):
     app.command()(verb)
+for change in (changing.add_task, changing.remove_task, changing.adopt):
+    app.command()(change)
 data_app = typer.Typer(help="Named public data sets.", no_args_is_help=True)
 data_app.command("list")(sets.data_list)
 data_app.command("fetch")(sets.data_fetch)

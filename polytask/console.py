@@ -135,6 +135,17 @@ def print_transfer(found: dict[str, Any], tasks: Sequence[str], console: Console
     print_table(["dev scores", *tasks, "mean"], rows, console)
 
 
+def print_changes(earlier: dict[str, dict[str, Any]], console: Console = stdout) -> None:
+    """What an addition did to the answers of the tasks before it."""
+    console.print()
+    rows = []
+    for name, item in earlier.items():
+        same = item["changed_rows"] == 0
+        said = "bit for bit as before" if same else f"{item['changed_rows']:,} changed"
+        rows.append([name, f"{item['rows']:,} {item['of']}", said, f"{item['largest_change']:.4f}"])
+    print_table(["earlier task", "asked", "answers", "largest change"], rows, console)
+
+
 def print_table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],

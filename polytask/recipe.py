@@ -52,14 +52,19 @@ class Recipe(Table):
         return self._name
 
     @classmethod
-    def load(cls, path: str | Path, changes: Iterable[str] = ()) -> "Recipe":
-        """Read a TOML recipe; `changes` are `key.path=value` overrides as given to `--set`."""
+    def load(
+        cls, path: str | Path, changes: Iterable[str] = (), unsaid: Mapping[str, Any] | None = None
+    ) -> "Recipe":
+        """Read a TOML recipe; `changes` are `key.path=value` overrides as given to `--set`.
+
+        `unsaid` are top-level values for where the file has none.
+        """
         path = Path(path)
         try:
             raw = path.read_bytes()[: MAX_RECIPE_BYTES + 1]
             if len(raw) > MAX_RECIPE_BYTES:
                 raise RecipeError(f"{path}: a recipe should be at most {MAX_RECIPE_BYTES:,} bytes.")
-            values = tomllib.loads(raw.decode("utf-8-sig"))
+            values = {**(unsaid or {}), **tomllib.loads(raw.decode("utf-8-sig"))}
         except OSError as error:
             raise RecipeError(f"{path}: cannot be read as a recipe ({error.strerror}).") from None
         except UnicodeDecodeError as error:

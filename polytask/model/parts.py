@@ -1,11 +1,13 @@
 """Models cut apart and put together by task, on one shared encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
+from polytask.choices import AdapterRecipe
 from polytask.errors import ModelError
 from polytask.model.multitask import MultitaskModel, module_name
+from polytask.tasks import Task
 
 
 def take_tasks(model: MultitaskModel, names: Sequence[str]) -> MultitaskModel:
@@ -37,6 +39,19 @@ def join_models(model: MultitaskModel, other: MultitaskModel, names: Sequence[st
     _copy_own(other, joined, names)
     joined.adapters_on = model.adapters_on
     return joined.eval()
+
+
+def extend_model(
+    model: MultitaskModel, tasks: Mapping[str, Task], generator: torch.Generator, adapter: AdapterRecipe
+) -> MultitaskModel:
+    """`model` with new tasks beside its own, untrained; its parts are shared with it.
+
+    Where `model` has no task-specific layers and `adapter` names some, all tasks get them.
+    """
+    extended = MultitaskModel(model.encoder, {**model.tasks, **tasks}, generator, adapter)
+    _copy_own(model, extended, list(model.tasks))
+    extended.adapters_on = model.adapters_on if model.adapter.kind != "none" else adapter.kind != "none"
+    return extended
 
 
 def _copy_own(source: MultitaskModel, target: MultitaskModel, names: Sequence[str]) -> None:

@@ -101,7 +101,7 @@ class Training:
         for task in self.recipe.phases[number].tasks or self.recipe.tasks:
             drawn = self.state.positions.get(task, 0)
             self.state.positions[task] = first_position(self.recipe, number, task, sizes[task], drawn)
-        if number == 0 and is_staged(self.recipe):
+        if number == 0 and is_staged(self.recipe) and not self.state.stages:
             before = {name: item.score for name, item in self.score("dev").items()}
             self.state.stages.append({"tasks": [], "scores": before})
 

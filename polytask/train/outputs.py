@@ -44,7 +44,7 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
                 continue
             say(f"scoring {name} {split}")
             outputs = output_tasks(scorer, [item.task], table, training.collator.padder)[name]
-            if split == "dev" and table.targets is not None:
+            if split == "dev" and table.targets is not None and item.train is not None:
                 calibrations[name] = calibrate(item.task, outputs, np.asarray(table.targets))
                 _set_temperature(training, name, calibrations[name])
             found = answers(training.model.tasks[name], outputs)
@@ -55,8 +55,10 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
     for name in scores:
         say(f"scoring baselines of {name}")
         written = training.recipe.tasks[name]
-        document["tasks"][name]["baselines"] = _baselines(training.data[name], written, training.recipe.seed)
-        if (calibration := calibrations[name]) is not None:
+        if training.data[name].train is not None:
+            own = _baselines(training.data[name], written, training.recipe.seed)
+            document["tasks"][name]["baselines"] = own
+        if (calibration := calibrations.get(name)) is not None:
             document["tasks"][name]["calibration"] = calibration.to_dict()
     if training.state.best is not None:
         document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}

@@ -87,8 +87,8 @@ def first_position(recipe: Recipe, number: int, task: str, size: int, drawn: int
 
 
 def is_staged(recipe: Recipe) -> bool:
-    """Whether phases train different tasks, so that what each does to the others is worth knowing."""
-    return len({frozenset(phase.tasks or recipe.tasks) for phase in recipe.phases}) > 1
+    """Whether some phase leaves tasks out, so that what it does to them is worth knowing."""
+    return any(set(phase.tasks or recipe.tasks) != set(recipe.tasks) for phase in recipe.phases)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from polytask.data.prepare import TaskData, check_files, prepare
 from polytask.data.tokenizer import Tokenizer
 from polytask.errors import UserError
 from polytask.files import write_bytes
-from polytask.model.compute import choose_compute, keep_freed_memory
+from polytask.model.compute import Compute, choose_compute, keep_freed_memory
 from polytask.model.locate import locate_encoder
 from polytask.model.multitask import MultitaskModel
 from polytask.model.weights import LoadReport, load_encoder
@@ -35,37 +35,52 @@ class Run:
     scores: dict[str, Any]  # as in scores.json
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that training starts from."""
+
+    recipe: Recipe  # resolved
+    tokenizer: Tokenizer
+    data: Mapping[str, TaskData]
+    model: MultitaskModel
+    compute: Compute
+    notes: tuple[str, ...] = ()  # what a user should know before it begins
+    stages: tuple[dict[str, Any], ...] = ()  # of an earlier run that this one goes on from
+
+
 def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listener) -> Run:
     """Train a recipe into a run folder; raises `TrainingStopped`, the folder in order, when asked to stop."""
-
-    def say(message: str) -> None:
-        listener({"event": "stage", "message": message})
-
+    say = teller(listener)
     recipe = resolve(recipe, say)
     check_files(recipe)
-    _check_folder(recipe, folder, resume)
-    compute = choose_compute(recipe.device, recipe.precision)
-    if compute.device.type == "cpu":
-        keep_freed_memory()
-    if recipe.threads is not None:
-        torch.set_num_threads(recipe.threads)
+    check_folder(folder, resume)
+    if resume:
+        check_same_recipe(recipe, folder)
+    compute = set_up_compute(recipe)
     encoder_folder = locate_encoder(recipe.encoder, recipe.base)
     tokenizer = Tokenizer.load(encoder_folder)
     data = prepare(recipe, tokenizer, say)
     model, report = _build_model(recipe, encoder_folder, data)
+    prepared = Prepared(recipe, tokenizer, data, model, compute, tuple(report.sentences()))
+    return run_training(prepared, folder, resume=resume, listener=listener)
 
+
+def run_training(prepared: Prepared, folder: Path, *, resume: bool, listener: Listener) -> Run:
+    """Train what is prepared, and write what a run folder holds."""
+    recipe, tokenizer, data = prepared.recipe, prepared.tokenizer, prepared.data
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
     collator = Collator(tokenizer, recipe.max_length)
     log = EventLog(folder / "events.jsonl", listener)
-    training = Training(recipe, model, data, collator, compute, folder, log)
+    training = Training(recipe, prepared.model, data, collator, prepared.compute, folder, log)
+    training.state.stages = list(prepared.stages)
     try:
         if resume:
             resumed = training.resume()
             log.close()
             forget_after(folder / "events.jsonl", training.state.total_updates if resumed else -1)
             log = training.log = EventLog(folder / "events.jsonl", listener)
-        for note in [*report.sentences(), *(note for item in data.values() for note in item.notes)]:
+        for note in [*prepared.notes, *(note for item in data.values() for note in item.notes)]:
             log.write("note", message=note)
         try:
             training.train()
@@ -80,6 +95,21 @@ def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listen
         ) from error
     finally:
         log.close()
+
+
+def teller(listener: Listener) -> Callable[[str], None]:
+    """What tells a listener in words what is going on."""
+    return lambda message: listener({"event": "stage", "message": message})
+
+
+def set_up_compute(recipe: Recipe) -> Compute:
+    """The device and precision of a recipe, with the threads that it asks for."""
+    compute = choose_compute(recipe.device, recipe.precision)
+    if compute.device.type == "cpu":
+        keep_freed_memory()
+    if recipe.threads is not None:
+        torch.set_num_threads(recipe.threads)
+    return compute
 
 
 def _build_model(
@@ -98,8 +128,8 @@ def _build_model(
     return model, report
 
 
-def _check_folder(recipe: Recipe, folder: Path, resume: bool) -> None:
-    """A run never overwrites another, and goes on only with the recipe it began with."""
+def check_folder(folder: Path, resume: bool) -> None:
+    """A run never overwrites another."""
     place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not place.is_dir():
         raise UserError(f"--out {folder}: {place} is a file, not a folder.")
@@ -108,11 +138,10 @@ def _check_folder(recipe: Recipe, folder: Path, resume: bool) -> None:
     started = folder.is_dir() and any(folder.iterdir())
     if started and not resume:
         raise UserError(f"--out {folder}: this folder is not empty. Add --resume to go on, or name another.")
-    if resume:
-        _check_same_recipe(recipe, folder)
 
 
-def _check_same_recipe(recipe: Recipe, folder: Path) -> None:
+def check_same_recipe(recipe: Recipe, folder: Path) -> None:
+    """A run goes on only with the recipe it began with."""
     path = folder / "recipe.toml"
     if not path.is_file():
         raise UserError(f"--resume: {folder} holds no run to go on with.")

@@ -80,4 +80,11 @@ class PhaseRecipe(Table):
                 f"memory is {self.memory.kind!r}, which combines gradients itself: combine should be 'sum'. "
                 f"Found {self.combine.kind!r}."
             )
+        one_draw = self.sampler.kind not in ALL_TASKS_EACH and (self.sampler.draws or 1) == 1
+        if self.combine.kind != "sum" and one_draw and self.memory.kind == "none":
+            raise ValueError(
+                f"combine is {self.combine.kind!r}, but sampler {self.sampler.kind!r} draws one task an "
+                "update, which leaves nothing to combine: sampler should be one of "
+                f"{', '.join(ALL_TASKS_EACH)}, or have draws of 2 and more."
+            )
         return self

@@ -76,6 +76,25 @@ COMBINE_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Methods that people look for among the combiners, and why they are not there.
+PER_ELEMENT = "it decides element by element, which the tasks' dot products cannot tell"
+NOT_A_COMBINER = {
+    "graddrop": PER_ELEMENT,
+    "gradsign": PER_ELEMENT,
+    "median": PER_ELEMENT,
+    "trimmed_mean": PER_ELEMENT,
+    "rotograd": "it turns the features that the tasks read, not their gradients",
+    "recon": "it changes which layers are shared",
+    "modo": "it needs two independent batches of every task in an update",
+    "sdmgrad": "it needs three independent batches of every task in an update",
+    "gradnorm": "it weighs losses; loss_weights has 'dwa' and 'famo' for that",
+    **{word: f"it weighs losses: set loss_weights to {word!r}" for word in ("famo", "dwa", "uncertainty")},
+    **{word: f"it needs a memory: set memory to {word!r}" for word in ("gem", "agem")},
+    "gradvac": "here it is called 'vaccine'",
+    "compromise": "it is a sampler: set sampler to 'compromise' and combine to 'vaccine'",
+}
+
+
 class CombineRecipe(Choice):
     """How the gradients of an update's draws become one."""
 
@@ -97,6 +116,14 @@ class CombineRecipe(Choice):
     mode: Literal["fast", "lean"] | None = None
     beta: float | None = Field(default=None, ge=0, le=1)
     c: float | None = Field(default=None, ge=0, lt=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_by_name(cls, values: Any) -> Any:
+        word = values.get("kind") if isinstance(values, dict) else None
+        if isinstance(word, str) and (why := NOT_A_COMBINER.get(word.lower())):
+            raise ValueError(f"kind should be the name of a combiner, and {word!r} is none: {why}.")
+        return values
 
     @model_validator(mode="after")
     def _check(self) -> Self:

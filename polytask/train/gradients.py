@@ -54,6 +54,7 @@ class GradientEngine:
         shared = {name: value for name, value in parameters.items() if name.startswith(SHARED)}
         self._names = list(shared)
         self._groups = named_groups(self._names, scope)
+        self.num_groups = max(self._groups, default=-1) + 1
         self._sources = self._make_sources(model, shared, buffers)
         self._words = next((source for source in self._sources if isinstance(source, Words)), None)
         self._separate = lean
@@ -143,11 +144,10 @@ class GradientEngine:
         for place, number in enumerate(touched):
             grams[place] = self._sources[number].gram(num_rows)
         groups = torch.tensor([self._groups[number] for number in touched], dtype=torch.long)
-        num_groups = max(self._groups, default=-1) + 1
-        of_group = torch.zeros(num_groups, num_rows, num_rows, dtype=torch.float64).index_add_(
+        of_group = torch.zeros(self.num_groups, num_rows, num_rows, dtype=torch.float64).index_add_(
             0, groups, grams
         )
-        weights = torch.ones(num_groups, num_rows, dtype=torch.float64)
+        weights = torch.ones(self.num_groups, num_rows, dtype=torch.float64)
         if weigh is not None:
             weights = weigh(of_group, self._order)
         own = self._reduced(self._own)

@@ -20,7 +20,8 @@ from polytask.recipe import Recipe
 from polytask.tasks import Task
 from polytask.train.averages import Average
 from polytask.train.checkpoint import pack_optimizer, unpack_optimizer
-from polytask.train.gradients import Combined, GradientEngine, Weigh
+from polytask.train.combiners.build import Combiner
+from polytask.train.gradients import Combined, GradientEngine
 from polytask.train.loss_weights import LossWeights
 from polytask.train.losses import DrawLoss
 from polytask.train.memory import Remembered
@@ -28,7 +29,7 @@ from polytask.train.optimizer import Schedule, build_optimizer, set_rate
 from polytask.train.phases import Phase, select_trainable
 from polytask.train.projection import hold_to_memory
 from polytask.train.rehearsal import Rehearsal
-from polytask.train.state import LossLog, State
+from polytask.train.state import LossLog, State, TrainingError
 
 COMBINER_STREAM = 1  # keeps the combiner's random numbers apart from the sampler's
 
@@ -92,6 +93,8 @@ class RunningPhase:
             scope=recipe.combine.scope or recipe.memory.scope or "whole",
             lean="lean" in (recipe.combine.mode, recipe.memory.mode),
         )
+        num_tasks = len(phase.tasks) + len(self._rehearsal.tasks)
+        self._combiner = Combiner(recipe.combine, self._engine.num_groups, num_tasks)
         self._streams = {
             task: material.stream(task, recipe.batch_size, state.positions.get(task, 0))
             for task in phase.tasks
@@ -111,14 +114,15 @@ class RunningPhase:
         looked_at = phase.recipe.conflict_every
         look = looked_at > 0 and state.update % looked_at == 0 and len(counts) > 1
         self._material.model.train()
-        apart = phase.recipe.combine.kind != "sum" or self._rehearsal.projects
-        self._engine.begin(separate=apart or look)
+        combines = self._combiner.kind != "sum" and len(counts) + len(self._rehearsal.tasks) > 1
+        self._engine.begin(separate=combines or self._rehearsal.projects or look)
         seen: list[tuple[int, Batch, float]] = []
         for number in draws:
             factor = phase.sampler.loss_factor(progress, counts[number])
             seen.extend(self._draw(number, factor))
         self._rehearse()
-        combined = self._engine.finish(self._weigh(), phase.recipe.clip, self.loss_weights.common_factor())
+        weigh = self._combine if combines else self._project if self._rehearsal.projects else None
+        combined = self._engine.finish(weigh, phase.recipe.clip, self.loss_weights.common_factor())
         set_rate(self._optimizer, self._schedule(state.update))
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -160,11 +164,22 @@ class RunningPhase:
                 self.losses.add(task.name, shown, share)
                 self._state.tokens += batch.num_tokens
 
-    def _weigh(self) -> Weigh | None:
-        """The combiner's weights of an update's tasks; None for a plain sum."""
-        if self._rehearsal.projects:
-            return hold_to_memory(self.phase.recipe.memory, len(self.phase.tasks))
-        return None
+    def _combine(self, grams: Tensor, tasks: Sequence[int]) -> Tensor:
+        """The combiner's weights of an update's tasks."""
+        broken = ~torch.isfinite(grams).all(dim=0).diagonal()
+        if bool(broken.any()):
+            names = [*self.phase.tasks, *self._rehearsal.names]
+            found = ", ".join(repr(names[tasks[row]]) for row in broken.nonzero().flatten().tolist())
+            raise TrainingError(
+                f"The gradient of task {found} is not finite at update {self._state.total_updates + 1}: "
+                f"a lower phases.{self.phase.number}.lr (now {self.phase.recipe.lr:g}) may help."
+            )
+        random = combiner_random(self._material.recipe.seed, self.phase.number, self._state.update)
+        return self._combiner.weigh(grams, tasks, random)
+
+    def _project(self, grams: Tensor, tasks: Sequence[int]) -> Tensor:
+        """The weights of an update's tasks and of its memory, which they may not go against."""
+        return hold_to_memory(self.phase.recipe.memory, len(self.phase.tasks))(grams, tasks)
 
     def _losses_now(self, seen: Sequence[tuple[int, Batch, float]]) -> dict[int, float]:
         """The tasks' own losses on the same batches after the update."""
@@ -185,7 +200,7 @@ class RunningPhase:
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps of the phase, besides the model."""
         weights = {f"loss_weights.{name}": value for name, value in self.loss_weights.state_dict().items()}
-        return pack_optimizer(self._optimizer) | weights | self.average.tensors()
+        return pack_optimizer(self._optimizer) | weights | self.average.tensors() | self._combiner.tensors()
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """The inverse of `tensors`; nothing where there are none."""
@@ -197,6 +212,7 @@ class RunningPhase:
             {name.removeprefix(lead): value for name, value in tensors.items() if name.startswith(lead)}
         )
         self.average.restore(tensors)
+        self._combiner.restore(tensors)
 
 
 def train_table(data: TaskData) -> TokenTable:

@@ -13,7 +13,7 @@ from polytask.errors import RecipeError
 from polytask.recipe import Recipe
 from polytask.recipe_phases import PhaseRecipe
 from polytask.recipe_tasks import TaskRecipe
-from polytask.update_choices import LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
+from polytask.update_choices import COMBINE_OPTIONS, LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_every_key_of_a_recipe_is_documented(heading: str, schema: type[BaseMode
 
 
 def test_every_method_has_a_row() -> None:
-    for word in [*ADAPTER_OPTIONS, *HEAD_OPTIONS, *SAMPLER_OPTIONS, *LOSS_WEIGHT_OPTIONS]:
+    for word in [*ADAPTER_OPTIONS, *HEAD_OPTIONS, *SAMPLER_OPTIONS, *LOSS_WEIGHT_OPTIONS, *COMBINE_OPTIONS]:
         assert word == "none" or re.search(rf"^\| [^|]*`{word}`", METHODS, re.MULTILINE), word
 
 

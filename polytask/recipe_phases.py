@@ -81,7 +81,7 @@ class PhaseRecipe(Table):
                 f"Found {self.combine.kind!r}."
             )
         one_draw = self.sampler.kind not in ALL_TASKS_EACH and (self.sampler.draws or 1) == 1
-        if self.combine.kind != "sum" and one_draw and self.memory.kind == "none":
+        if self.combine.kind != "sum" and one_draw and self.memory.kind != "replay":
             raise ValueError(
                 f"combine is {self.combine.kind!r}, but sampler {self.sampler.kind!r} draws one task an "
                 "update, which leaves nothing to combine: sampler should be one of "

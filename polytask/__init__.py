@@ -5,7 +5,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polytask.api import Model, Run, add_task, evaluate, load, remove_task, train, write_report
+    from polytask.api import (
+        Model,
+        Run,
+        add_task,
+        evaluate,
+        load,
+        pull,
+        push,
+        remove_task,
+        train,
+        write_report,
+    )
     from polytask.errors import UserError
     from polytask.recipe import Recipe
 
@@ -18,6 +29,8 @@ __all__ = [
     "add_task",
     "evaluate",
     "load",
+    "pull",
+    "push",
     "remove_task",
     "train",
     "write_report",

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from polytask.data.prepare import load_split
 from polytask.deploy.model import Model, load
+from polytask.deploy.share import pull, push
 from polytask.errors import UserError, one_of
 from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
 from polytask.recipe import Recipe
@@ -14,7 +15,10 @@ from polytask.train.addition import read_run_recipe, train_addition
 from polytask.train.merge import Mode, train_changes
 from polytask.train.run import Run, train_recipe
 
-__all__ = ["Model", "Recipe", "Run", "add_task", "evaluate", "load", "remove_task", "train", "write_report"]
+__all__ = [
+    *("Model", "Recipe", "Run"),
+    *("add_task", "evaluate", "load", "pull", "push", "remove_task", "train", "write_report"),
+]
 
 
 def train(

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from polytask.commands import changing, sets, training, using
+from polytask.commands import changing, sets, sharing, training, using
 from polytask.commands.output import fail
 from polytask.errors import UserError
 
@@ -28,6 +28,8 @@ data_app = typer.Typer(help="Named public data sets.", no_args_is_help=True)
 data_app.command("list")(sets.data_list)
 data_app.command("fetch")(sets.data_fetch)
 app.add_typer(data_app, name="data")
+app.command()(sharing.push)
+app.command()(sharing.pull)
 app.command()(training.demo)
 
 

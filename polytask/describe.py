@@ -9,6 +9,7 @@ import torch
 from polytask.data.known import resolve
 from polytask.data.prepare import check
 from polytask.deploy.model import load
+from polytask.deploy.share import folder_of
 from polytask.errors import UserError
 from polytask.model.architectures import new_encoder
 from polytask.model.config import EncoderConfig
@@ -23,7 +24,7 @@ from polytask.train.phases import plan_phase
 
 def describe(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Tasks, parameters and, for a recipe, rows and schedule."""
-    path = Path(path)
+    path = folder_of(path)
     if path.is_dir():
         if changes:
             raise UserError("--set changes a recipe. Found a folder.")

@@ -13,7 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Lines of the design, top to bottom: a module imports from lines above its own, or from its own folder.
 LINES = [
     {"errors"},
-    {"changes", "explain", "files", "choices"},
+    {"changes", "explain", "files", "choices", "hub"},
     {"update_choices"},
     {"recipe_tasks", "recipe_phases"},
     {"recipe"},

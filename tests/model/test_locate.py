@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_hub import point_client_at, served
 
 from polytask.errors import ModelError
+from polytask.hub import HubFailure
 from polytask.model import locate
 from polytask.model.locate import EMBEDDED_INSTALL, locate_encoder
 
@@ -138,8 +140,8 @@ def test_a_hub_name_offline_gives_one_sentence(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == (
-        "encoder 'owner/name' cannot be fetched from the Hugging Face hub: "
-        "the hub could not be reached, and no copy of it is in the cache.\n"
+        "encoder owner/name is not in the cache, or not all of it, and HF_HUB_OFFLINE is set. "
+        "(. has no such folder either.)\n"
     )
     assert done.stderr == ""
 
@@ -150,7 +152,7 @@ class FakeHub:
     def __init__(self, folder: Path, files: tuple[str, ...]) -> None:
         self.folder, self.files, self.calls = folder, files, 0
 
-    def __call__(self, name: str, allow_patterns: list[str]) -> str:
+    def __call__(self, name: str, allow_patterns: list[str], **_: object) -> str:
         self.calls += 1
         for file_name in self.files:
             if any(Path(file_name).match(pattern) for pattern in allow_patterns):
@@ -188,5 +190,28 @@ def test_any_other_failure_of_the_hub_is_told_in_its_first_line(
         raise RuntimeError("502 Bad Gateway.\nand more")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
-    with pytest.raises(ModelError, match=r"^encoder 'owner/name' cannot be .*hub: 502 Bad Gateway\.$"):
+    with pytest.raises(HubFailure, match=r"^encoder owner/name: the hub \(http.*\): 502 Bad Gateway\.$"):
         locate_encoder("owner/name", tmp_path)
+
+
+def test_an_encoder_is_fetched_at_the_revision_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "pytorch_model.bin": b"weights",
+        "modeling.py": b"1",
+    }
+    with served() as hub:
+        point_client_at(hub, str(tmp_path / "hub-cache"), monkeypatch)
+        first = hub.add("models/owner/name", files)
+        hub.repositories["models/owner/name"].commit({**files, "model.safetensors": b"later"})
+        assert set(os.listdir(locate_encoder(f"owner/name@{first}", tmp_path))) == {
+            "config.json",
+            "tokenizer.json",
+            "pytorch_model.bin",
+        }
+        assert "model.safetensors" in os.listdir(locate_encoder("owner/name", tmp_path))
+        with pytest.raises(ModelError, match=r"^encoder owner/name@v9: .* has no revision 'v9'"):
+            locate_encoder("owner/name@v9", tmp_path)

@@ -16,8 +16,17 @@ from polytask.train.merge import Mode, train_changes
 from polytask.train.run import Run, train_recipe
 
 __all__ = [
-    *("Model", "Recipe", "Run"),
-    *("add_task", "evaluate", "load", "pull", "push", "remove_task", "train", "write_report"),
+    "Model",
+    "Recipe",
+    "Run",
+    "add_task",
+    "evaluate",
+    "load",
+    "pull",
+    "push",
+    "remove_task",
+    "train",
+    "write_report",
 ]
 
 

@@ -42,6 +42,15 @@ def save_checkpoint(
             old.unlink()
 
 
+def forget_unfinished(run: Path) -> None:
+    """Remove what a killed process left of files that it had not finished."""
+    for path in run.rglob(".*.tmp"):
+        path.unlink(missing_ok=True)
+    for path in (run / "checkpoints").glob("update-*.safetensors"):
+        if not path.with_suffix(".json").exists():
+            path.unlink()
+
+
 def _best_of(record: Path) -> dict[str, Any] | None:
     """What a checkpoint names as the best so far."""
     try:

@@ -17,7 +17,7 @@ from polytask.evaluate.scoring import TaskScore, answer_table, mean_score, score
 from polytask.model.compute import Compute
 from polytask.model.multitask import MultitaskModel
 from polytask.recipe import Recipe
-from polytask.train.checkpoint import load_best, load_checkpoint, save_best, save_checkpoint
+from polytask.train.checkpoint import forget_unfinished, load_best, load_checkpoint, save_best, save_checkpoint
 from polytask.train.events import EventLog
 from polytask.train.interrupt import StopRequest
 from polytask.train.keeping import keep, settings_after
@@ -61,6 +61,7 @@ class Training:
 
     def resume(self) -> bool:
         """Go on from the newest sound checkpoint of the run folder; False where there is none."""
+        forget_unfinished(self.run)
         found = load_checkpoint(self.checkpoints)
         if found is None:
             return False

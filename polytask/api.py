@@ -12,7 +12,9 @@ from polytask.errors import UserError, one_of
 from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
 from polytask.recipe import Recipe
 from polytask.train.addition import read_run_recipe, train_addition
+from polytask.train.launch import launch
 from polytask.train.merge import Mode, train_changes
+from polytask.train.parallel import place_in_world
 from polytask.train.run import Run, train_recipe
 
 __all__ = [
@@ -35,17 +37,26 @@ def train(
     out: str | Path | None = None,
     *,
     resume: bool = False,
+    processes: int = 1,
     listener: Callable[[dict[str, Any]], None] | None = None,
 ) -> Run:
     """Train a recipe into a new run folder and write its report.
 
     Without `out` the folder is `runs/NAME` after the recipe's file, with a number where that is taken.
-    `listener` is called with every event of `events.jsonl` as it happens.
+    `listener` is called with every event of `events.jsonl` as it happens. With `processes` so many of them
+    share each batch; under torchrun every process calls this, and the first alone writes.
     """
     loaded = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
-    folder = _run_folder(loaded, out, resume)
+    rank, size = place_in_world()
+    if size > 1 and (out is None or processes > 1):
+        raise UserError("Under torchrun give --out, the same for all processes, and leave --processes out.")
+    folder, listener = _run_folder(loaded, out, resume), listener or (lambda event: None)
+    if rank > 0:
+        return train_recipe(loaded, folder, resume=resume, listener=listener)
     with _reported(folder):
-        return train_recipe(loaded, folder, resume=resume, listener=listener or (lambda event: None))
+        if processes > 1:
+            return Run(folder, launch(loaded, folder, processes, resume=resume, listener=listener))
+        return train_recipe(loaded, folder, resume=resume, listener=listener)
 
 
 def add_task(

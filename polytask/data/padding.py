@@ -47,12 +47,20 @@ class Padder:
 
     def lengths(self, task: Task, table: TokenTable) -> Ints:
         """The tokens of each row as the encoder gets it, specials included (of separate pairs the longer)."""
-        parts = table.lengths().astype(np.int64)
+        return self._sequence_lengths(task, table.lengths()).max(axis=1)
+
+    def num_tokens(self, task: Task, table: TokenTable, rows: Ints) -> int:
+        """The real tokens of some rows, specials included."""
+        return int(self._sequence_lengths(task, table.lengths()[rows]).sum())
+
+    def _sequence_lengths(self, task: Task, texts: npt.NDArray[np.int32]) -> Ints:
+        """From the tokens of each text [N, T] those of each row's sequences [N, S]."""
+        parts = texts.astype(np.int64)
         special = len(self._prefix) + len(self._suffix)
-        if task.separate or task.texts == 1:
-            return np.minimum(parts.max(axis=1) + special, self._max_length)
-        special += len(self._middle)
-        return np.minimum(parts.sum(axis=1) + special, self._max_length)
+        if task.texts == 2 and not task.separate:
+            parts = parts.sum(axis=1, keepdims=True)
+            special += len(self._middle)
+        return np.minimum(parts + special, self._max_length)
 
     def pad(self, task: Task, table: TokenTable, rows: Sequence[int] | Ints) -> Padded:
         """Some rows of one task."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,27 @@ def answer_tasks(
 
 
 def output_tasks(
-    scorer: Scorer, tasks: Sequence[Task], table: TokenTable, padder: Padder
+    scorer: Scorer,
+    tasks: Sequence[Task],
+    table: TokenTable,
+    padder: Padder,
+    part: tuple[int, int] = (0, 1),
 ) -> dict[str, Answers]:
-    """The heads' outputs behind `answer_tasks`: [N, num_outputs], of a cosine head [N, 1]."""
+    """The heads' outputs behind `answer_tasks`: [N, output_width].
+
+    `part` (p, P) runs the p-th of every P batches and leaves the other rows 0.
+    """
     first = tasks[0]
     assert len({(task.texts, task.separate) for task in tasks}) == 1
-    found: dict[str, Answers] = {}
-    for rows in budget_batches(padder.lengths(first, table), TOKENS_PER_BATCH):
+    found: dict[str, Answers] = {
+        task.name: np.zeros((table.num_rows, task.output_width), dtype=np.float32) for task in tasks
+    }
+    batches = budget_batches(padder.lengths(first, table), TOKENS_PER_BATCH)
+    for rows in islice(batches, part[0], None, part[1]):
         padded = padder.pad(first, table, rows)
         everything = slice(0, len(padded.lengths))
         outputs = scorer.outputs(padded, {task.name: everything for task in tasks})
         for name, values in outputs.items():
-            found.setdefault(name, np.empty((table.num_rows, values.shape[1]), dtype=np.float32))
             found[name][rows] = values
     return found
 

@@ -84,10 +84,14 @@ class GradientEngine:
         self._separate = separate or self._lean
         self._order, self._current = [], None
 
-    def backward(self, task: int, loss: Tensor) -> None:
-        """Add the gradient of a draw to its task's."""
+    def expect(self, task: int) -> None:
+        """Give a drawn task its row, also in a process that has none of the draw's rows."""
         if task not in self._order:
             self._order.append(task)
+
+    def backward(self, task: int, loss: Tensor) -> None:
+        """Add the gradient of a draw to its task's."""
+        self.expect(task)
         row = self._order.index(task)
         if self._separate and self._current not in (None, row):
             self._collect()
@@ -118,14 +122,15 @@ class GradientEngine:
             source.close()
 
     def _collect(self) -> None:
-        assert self._current is not None
+        if self._current is None:  # every row of this update's draws went to other processes
+            return
         for source in self._sources:
             if source is not self._words:
                 source.collect(self._current)
 
     def _finish_sum(self, clip: float, scale: float) -> None:
         rest = [source.parameter for source in self._sources if source is not self._words]
-        gradients = self._reduced([*rest, *self._own])
+        gradients = self.world.sum_gradients([*rest, *self._own])
         compact: list[Tensor] = []
         if self._words is not None and self.world.any([self._words.present()])[0]:
             compact = self._words.gather(1)
@@ -150,7 +155,7 @@ class GradientEngine:
         weights = torch.ones(self.num_groups, num_rows, dtype=torch.float64)
         if weigh is not None:
             weights = weigh(of_group, self._order)
-        own = self._reduced(self._own)
+        own = self.world.sum_gradients(self._own)
         # The combined gradient's norm follows from the Gram, before the gradient itself exists.
         shared = float(torch.einsum("gk,gkl,gl->", weights, of_group, weights))
         factor = scale * clip_factor(scale**2 * (max(shared, 0.0) + squared_norm(own)), clip)
@@ -166,17 +171,6 @@ class GradientEngine:
             tuple(groups.tolist()),
             weights,
         )
-
-    def _reduced(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients of those parameters that have one in any process, summed over all processes."""
-        flags = self.world.any([parameter.grad is not None for parameter in parameters])
-        present = [parameter for parameter, flag in zip(parameters, flags, strict=True) if flag]
-        for parameter in present:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [parameter.grad for parameter in present if parameter.grad is not None]
-        self.world.sum(gradients)
-        return gradients
 
 
 def squared_norm(tensors: Sequence[Tensor]) -> float:

@@ -12,16 +12,32 @@ from torch import Tensor
 
 from polytask.data.batches import Collator
 from polytask.data.prepare import TaskData
+from polytask.data.tokens import TokenTable
 from polytask.evaluate.network import NetworkScorer
-from polytask.evaluate.scoring import TaskScore, answer_table, mean_score, score_answers, scores_to_dict
+from polytask.evaluate.scoring import (
+    Answers,
+    TaskScore,
+    mean_score,
+    output_tasks,
+    score_answers,
+    scores_to_dict,
+)
 from polytask.model.compute import Compute
 from polytask.model.multitask import MultitaskModel
 from polytask.recipe import Recipe
-from polytask.train.checkpoint import forget_unfinished, load_best, load_checkpoint, save_best, save_checkpoint
+from polytask.tasks import Task, answers
+from polytask.train.checkpoint import (
+    forget_unfinished,
+    load_best,
+    load_checkpoint,
+    save_best,
+    save_checkpoint,
+)
 from polytask.train.events import EventLog
 from polytask.train.interrupt import StopRequest
 from polytask.train.keeping import keep, settings_after
 from polytask.train.memory import Remembered, read_memory, write_memory
+from polytask.train.parallel import World
 from polytask.train.phases import Phase, first_position, is_staged, plan_phase
 from polytask.train.running import Material, RunningPhase
 from polytask.train.state import State, TrainingError, TrainingStopped
@@ -50,8 +66,8 @@ class Training:
         self.compute = compute
         self.run = run
         self.log = log
+        self.world = World()
         self.state = State()
-        self.generator = torch.Generator(compute.device).manual_seed(recipe.seed)
         self._restored: dict[str, Tensor] = {}
         self._stop = StopRequest()
 
@@ -72,13 +88,15 @@ class Training:
         self._restored = tensors
         weights = {key.removeprefix("model."): v for key, v in tensors.items() if key.startswith("model.")}
         self.model.load_state_dict(weights)
-        self.generator.set_state(tensors["generator"])
         return True
 
     def train(self) -> None:
         """Run every phase that is not finished yet."""
         sizes = {name: data.train.num_rows for name, data in self.data.items() if data.train is not None}
-        material = Material(self.recipe, self.model, self.data, self.collator, self.compute, self.generator)
+        generator = torch.Generator(self.compute.device)
+        material = Material(
+            self.recipe, self.model, self.data, self.collator, self.compute, self.world, generator
+        )
         with self._stop.listening():
             for number in range(self.state.phase, len(self.recipe.phases)):
                 self.state.phase = number
@@ -128,10 +146,11 @@ class Training:
     def _keep(self, phase: Phase, material: Material) -> None:
         """After a phase: rows of its tasks for phases and runs to come."""
         settings = settings_after(self.recipe, phase.number)
-        if settings.kind != "none":
-            size, positions = phase.recipe.batch_size, self.state.positions
-            kept = [keep(material, task, settings, size, positions.get(task, 0)) for task in phase.tasks]
-            write_memory(self.run, kept)
+        with self.world.leader_first():  # the others read what it writes
+            if settings.kind != "none" and self.world.leads:
+                size, positions = phase.recipe.batch_size, self.state.positions
+                kept = [keep(material, task, settings, size, positions.get(task, 0)) for task in phase.tasks]
+                write_memory(self.run, kept)
 
     def _run(self, running: RunningPhase) -> None:
         """The updates of one phase, with their events, evaluations and checkpoints."""
@@ -152,10 +171,11 @@ class Training:
                 with running.average.applied():
                     self._evaluate(phase)
             late = self.state.seconds - saved_at >= self.recipe.checkpoint_seconds
-            if epoch_ends or self._stop.asked or late:
+            late, stopping = self.world.any([late, self._stop.asked])
+            if epoch_ends or stopping or late:
                 saved_at = self.state.seconds
                 self._checkpoint(running)
-            if self._stop.asked:
+            if stopping:
                 raise TrainingStopped(
                     f"Stopped after update {self.state.total_updates}; --resume goes on from there."
                 )
@@ -173,7 +193,6 @@ class Training:
         epoch = self.state.update // phase.updates_per_epoch
         better = self.state.best is None or mean > self.state.best["mean"]
         if better:
-            checksum = save_best(self.checkpoints, self.state.total_updates, self.model.state_dict())
             self.state.best = {
                 "phase": phase.number,
                 "epoch": epoch,
@@ -181,7 +200,7 @@ class Training:
                 "mean": mean,
                 "adapters_on": self.model.adapters_on,
                 "scores": scores_to_dict(found),
-                "sha256": checksum,
+                "sha256": self._save_best(),
             }
         self._count_patience(phase, found)
         self.log.write(
@@ -196,6 +215,14 @@ class Training:
             best=better,
         )
 
+    def _save_best(self) -> str:
+        """Keep the weights as they are now; returns their checksum, which only the leader knows at first."""
+        checksum = ""
+        if self.world.leads:
+            checksum = save_best(self.checkpoints, self.state.total_updates, self.model.state_dict())
+        told: str = self.world.told(checksum)
+        return told
+
     def _count_patience(self, phase: Phase, found: Mapping[str, TaskScore]) -> None:
         """Epochs since the mean of the phase's own tasks was best."""
         own = {name: found[name] for name in phase.tasks if name in found}
@@ -208,13 +235,20 @@ class Training:
     def score(self, split: str) -> dict[str, TaskScore]:
         """Scores of every task that has labelled rows in this split."""
         scores = {}
-        scorer = NetworkScorer(self.model, self.compute)
         for name, data in self.data.items():
             table = getattr(data, split)
             if table is not None and table.targets is not None:
-                found = answer_table(scorer, data.task, table, self.collator.padder)
+                found = answers(data.task, self.outputs(data.task, table))
                 scores[name] = score_answers(data.task, found, table)
         return scores
+
+    def outputs(self, task: Task, table: TokenTable) -> Answers:
+        """The head's outputs for all rows of a table, of which each process runs its part."""
+        scorer = NetworkScorer(self.model, self.compute)
+        part = self.world.rank, self.world.size
+        found = output_tasks(scorer, [task], table, self.collator.padder, part)[task.name]
+        self.world.sum([torch.from_numpy(found)])
+        return found
 
     def _log_phase(self, phase: Phase) -> None:
         self.log.write(
@@ -230,7 +264,8 @@ class Training:
         )
 
     def _log_update(self, running: RunningPhase) -> None:
-        phase, means = running.phase, running.losses.take()
+        phase = running.phase
+        means = running.losses.take(list(self.data), self.world)
         for task, loss in means.items():
             if not math.isfinite(loss):
                 raise TrainingError(
@@ -251,9 +286,10 @@ class Training:
         )
 
     def _checkpoint(self, running: RunningPhase) -> None:
+        if not self.world.leads:
+            return
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= running.tensors()
-        tensors["generator"] = self.generator.get_state()
         save_checkpoint(
             self.checkpoints, self.state.total_updates, tensors, asdict(self.state), self.recipe.checkpoints
         )

@@ -7,13 +7,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polytask.errors import RecipeError
 from polytask.tasks import Task
+from polytask.train.parallel import World
 from polytask.update_choices import LossWeightsRecipe
 
 UNCERTAINTY_LR = 1e-2
 DWA_TEMPERATURE = 2.0
 FAMO_LR, FAMO_DECAY = 0.025, 1e-3
 LEAST_LOSS = 1e-8
+WHOLE_DRAW_FIRST = ("initial", "famo")
 
 
 @final
@@ -27,9 +30,17 @@ class LossWeights(nn.Module):
       on the same batches changed by the update.
     """
 
-    def __init__(self, recipe: LossWeightsRecipe, tasks: Mapping[str, Task]) -> None:
+    def __init__(
+        self, recipe: LossWeightsRecipe, tasks: Mapping[str, Task], world: World | None = None
+    ) -> None:
         super().__init__()
         self.kind = recipe.kind
+        self._world = world or World()
+        if self._world.together and recipe.kind in WHOLE_DRAW_FIRST:
+            raise RecipeError(
+                f"loss_weights {recipe.kind!r} needs the loss of a whole draw before its gradient, so it "
+                "works in one process only."
+            )
         count = len(tasks)
         self.lr = recipe.lr or (FAMO_LR if recipe.kind == "famo" else UNCERTAINTY_LR)
         self.decay = FAMO_DECAY if recipe.decay is None else recipe.decay
@@ -89,14 +100,16 @@ class LossWeights(nn.Module):
 
     def losses(self) -> dict[int, float]:
         """The mean loss of each task in this update."""
-        return {
-            task: sum(loss * share for loss, share in parts) / sum(share for _, share in parts)
-            for task, parts in self._now.items()
-        }
+        totals = torch.zeros(len(self.squared), 2, dtype=torch.float64)
+        for task, parts in self._now.items():
+            totals[task, 0] = sum(loss * share for loss, share in parts)
+            totals[task, 1] = sum(share for _, share in parts)
+        self._world.sum([totals])
+        return {task: total / count for task, (total, count) in enumerate(totals.tolist()) if count > 0}
 
     def end_update(self, after: Mapping[int, float] | None = None) -> None:
         """Close an update; `after` are the losses on the same batches once it was made (FAMO only)."""
-        before = self.losses()
+        before = self.losses() if self.kind in ("dwa", "famo") else {}
         self._now = {}
         if self.kind == "dwa":
             for task, loss in before.items():

@@ -17,8 +17,7 @@ from polytask.data.tokens import TokenTable
 from polytask.evaluate.baselines import majority, tfidf
 from polytask.evaluate.calibration import Calibration, calibrate
 from polytask.evaluate.metrics import LESS_IS_BETTER, decide
-from polytask.evaluate.network import NetworkScorer
-from polytask.evaluate.scoring import Answers, TaskScore, output_tasks, score_answers, scores_to_dict
+from polytask.evaluate.scoring import Answers, TaskScore, score_answers, scores_to_dict
 from polytask.evaluate.transfer import Stage, transfer_to_dict
 from polytask.files import write_bytes
 from polytask.model.folder import save_model
@@ -31,27 +30,32 @@ from polytask.train.phases import is_staged
 
 
 def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Write everything that a finished run folder holds, and return what `scores.json` says."""
+    """Write everything that a finished run folder holds, and return what `scores.json` says.
+
+    All processes answer; the leader alone writes, and alone knows the baselines.
+    """
     say = training.log.say
     restore_best(training)
     scores: dict[str, TaskScore] = {}
     calibrations: dict[str, Calibration | None] = {}
-    scorer = NetworkScorer(training.model, training.compute)
     for split in ("dev", "test"):
         for name, item in training.data.items():
             table = getattr(item, split)
             if table is None:
                 continue
             say(f"scoring {name} {split}")
-            outputs = output_tasks(scorer, [item.task], table, training.collator.padder)[name]
+            outputs = training.outputs(item.task, table)
             if split == "dev" and table.targets is not None and item.train is not None:
                 calibrations[name] = calibrate(item.task, outputs, np.asarray(table.targets))
                 _set_temperature(training, name, calibrations[name])
             found = answers(training.model.tasks[name], outputs)
-            _write_predictions(folder / "predictions" / f"{name}-{split}.csv", item, split, found)
+            if training.world.leads:
+                _write_predictions(folder / "predictions" / f"{name}-{split}.csv", item, split, found)
             if split == "dev" and table.targets is not None:
                 scores[name] = score_answers(item.task, found, table)
     document = scores_to_dict(scores)
+    if not training.world.leads:
+        return document
     for name in scores:
         say(f"scoring baselines of {name}")
         written = training.recipe.tasks[name]

@@ -23,6 +23,7 @@ from polytask.recipe import Recipe
 from polytask.train.events import EventLog, Listener, forget_after
 from polytask.train.loop import Training
 from polytask.train.outputs import write_model, write_results
+from polytask.train.parallel import World, joined
 from polytask.train.phases import plan_phase, select_trainable
 from polytask.train.state import TrainingStopped
 
@@ -49,44 +50,66 @@ class Prepared:
 
 
 def train_recipe(recipe: Recipe, folder: Path, *, resume: bool, listener: Listener) -> Run:
-    """Train a recipe into a run folder; raises `TrainingStopped`, the folder in order, when asked to stop."""
+    """Train a recipe into a run folder; raises `TrainingStopped`, the folder in order, when asked to stop.
+
+    Of several processes each calls this; the leader alone writes and speaks to the listener.
+    """
+    compute = set_up_compute(recipe)
+    with joined(compute.device) as world:
+        if not world.leads:
+            listener = _nobody
+        with world.leader_first():
+            prepared = _prepare(recipe, folder, compute, listener, resume=resume)
+        return run_training(prepared, folder, resume=resume, listener=listener)
+
+
+def _nobody(event: dict[str, Any]) -> None:
+    """What listens to a process that does not lead."""
+
+
+def _prepare(recipe: Recipe, folder: Path, compute: Compute, listener: Listener, *, resume: bool) -> Prepared:
+    """Read and check everything, so that what is wrong is said before anything is written."""
     say = teller(listener)
     recipe = resolve(recipe, say)
     check_files(recipe)
-    check_folder(folder, resume)
-    if resume:
-        check_same_recipe(recipe, folder)
-    compute = set_up_compute(recipe)
+    if World().leads:  # the others might find what it has written by then
+        check_folder(folder, resume)
+        if resume:
+            check_same_recipe(recipe, folder)
     encoder_folder = locate_encoder(recipe.encoder, recipe.base)
     tokenizer = Tokenizer.load(encoder_folder)
     data = prepare(recipe, tokenizer, say)
     model, report = _build_model(recipe, encoder_folder, data)
-    prepared = Prepared(recipe, tokenizer, data, model, compute, tuple(report.sentences()))
-    return run_training(prepared, folder, resume=resume, listener=listener)
+    return Prepared(recipe, tokenizer, data, model, compute, tuple(report.sentences()))
 
 
 def run_training(prepared: Prepared, folder: Path, *, resume: bool, listener: Listener) -> Run:
     """Train what is prepared, and write what a run folder holds."""
     recipe, tokenizer, data = prepared.recipe, prepared.tokenizer, prepared.data
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
+    leads = World().leads
+    events = folder / "events.jsonl" if leads else Path(os.devnull)
+    if leads:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
     collator = Collator(tokenizer, recipe.max_length)
-    log = EventLog(folder / "events.jsonl", listener)
+    log = EventLog(events, listener)
     training = Training(recipe, prepared.model, data, collator, prepared.compute, folder, log)
     training.state.stages = list(prepared.stages)
     try:
         if resume:
             resumed = training.resume()
             log.close()
-            forget_after(folder / "events.jsonl", training.state.total_updates if resumed else -1)
-            log = training.log = EventLog(folder / "events.jsonl", listener)
+            if leads:
+                forget_after(events, training.state.total_updates if resumed else -1)
+            log = training.log = EventLog(events, listener)
         for note in [*prepared.notes, *(note for item in data.values() for note in item.notes)]:
             log.write("note", message=note)
         try:
             training.train()
         except TrainingStopped:
             log.write("stopped", update=training.state.total_updates)
-            write_model(folder, training, tokenizer)
+            if leads:
+                write_model(folder, training, tokenizer)
             raise
         return Run(folder, write_results(folder, training, tokenizer))
     except OSError as error:

@@ -26,12 +26,13 @@ from polytask.train.loss_weights import LossWeights
 from polytask.train.losses import DrawLoss
 from polytask.train.memory import Remembered
 from polytask.train.optimizer import Schedule, build_optimizer, set_rate
+from polytask.train.parallel import World
 from polytask.train.phases import Phase, select_trainable
 from polytask.train.projection import hold_to_memory
 from polytask.train.rehearsal import Rehearsal
 from polytask.train.state import LossLog, State, TrainingError
 
-COMBINER_STREAM = 1  # keeps the combiner's random numbers apart from the sampler's
+COMBINER_STREAM, MASK_STREAM = 1, 4  # keep these random numbers apart from the sampler's
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Material:
     data: Mapping[str, TaskData]
     collator: Collator
     compute: Compute
-    generator: torch.Generator  # of dropout masks and noise
+    world: World
+    generator: torch.Generator  # of dropout masks and noise, begun anew in each update
 
     def stream(self, task: str, batch_size: int, position: int) -> BatchStream:
         """The order of a task's training rows, from a batch on."""
@@ -52,13 +54,20 @@ class Material:
         stream.position = position
         return stream
 
+    def begin_update(self, phase: int, update: int) -> None:
+        """Dropout masks are a function of seed, phase, update and process, so no state has to be saved."""
+        self.model.train()
+        seed = np.random.SeedSequence([self.recipe.seed, phase, update, self.world.rank, MASK_STREAM])
+        self.generator.manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+
     def batches(
         self, task: Task, table: TokenTable, rows: Ints, limit: int | None
     ) -> Iterator[tuple[Batch, float]]:
-        """A draw's rows in parts of at most `limit`, each with its share of the rows."""
+        """This process's rows of a draw in parts of at most `limit`, each with its share of the draw."""
+        own = rows[self.world.rank :: self.world.size]
         size = limit or len(rows)
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
+        for start in range(0, len(own), size):
+            part = own[start : start + size]
             yield self.collator.batch(task, table, part).to(self.compute.device), len(part) / len(rows)
 
 
@@ -82,7 +91,8 @@ class RunningPhase:
         self.part = select_trainable(model, phase, replayed)
         self._loss = DrawLoss(model, recipe, material.compute, material.recipe.dropout, material.generator)
         tasks = {name: material.data[name].task for name in phase.tasks}
-        self.loss_weights = LossWeights(recipe.loss_weights, tasks).to(material.compute.device)
+        self.loss_weights = LossWeights(recipe.loss_weights, tasks, material.world)
+        self.loss_weights.to(material.compute.device)
         learned = [(p, self.loss_weights.lr) for p in self.loss_weights.parameters() if p.requires_grad]
         self._optimizer = build_optimizer(self.part.named, recipe, self.part.num_layers, learned)
         self._schedule = Schedule(recipe, phase.updates)
@@ -92,6 +102,7 @@ class RunningPhase:
             self.part.named,
             scope=recipe.combine.scope or recipe.memory.scope or "whole",
             lean="lean" in (recipe.combine.mode, recipe.memory.mode),
+            world=material.world,
         )
         num_tasks = len(phase.tasks) + len(self._rehearsal.tasks)
         self._combiner = Combiner(recipe.combine, self._engine.num_groups, num_tasks)
@@ -113,7 +124,7 @@ class RunningPhase:
         counts = Counter(draws)
         looked_at = phase.recipe.conflict_every
         look = looked_at > 0 and state.update % looked_at == 0 and len(counts) > 1
-        self._material.model.train()
+        self._material.begin_update(phase.number, state.update)
         combines = self._combiner.kind != "sum" and len(counts) + len(self._rehearsal.tasks) > 1
         self._engine.begin(separate=combines or self._rehearsal.projects or look)
         seen: list[tuple[int, Batch, float]] = []
@@ -123,6 +134,7 @@ class RunningPhase:
         self._rehearse()
         weigh = self._combine if combines else self._project if self._rehearsal.projects else None
         combined = self._engine.finish(weigh, phase.recipe.clip, self.loss_weights.common_factor())
+        self._material.world.sum_gradients(list(self.loss_weights.parameters()))
         set_rate(self._optimizer, self._schedule(state.update))
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -142,13 +154,14 @@ class RunningPhase:
         table = train_table(data)
         rows = self._streams[name].next()
         frozen = self.part.frozen_at(self.phase, self._state.update)
+        self._engine.expect(number)
         for batch, share in self._material.batches(data.task, table, rows, self.phase.recipe.micro_batch):
             loss, shown = self._loss(data.task, batch, frozen)
             weighted = self.loss_weights.weigh(number, loss, share)
             self._engine.backward(number, weighted * factor if factor != 1 else weighted)
             self.losses.add(name, shown, share)
-            self._state.tokens += batch.num_tokens
             yield number, batch, share
+        self._state.tokens += self._material.collator.padder.num_tokens(data.task, table, rows)
         self._state.drawn[name] = self._state.drawn.get(name, 0) + len(rows)
 
     def _rehearse(self) -> None:
@@ -158,11 +171,13 @@ class RunningPhase:
         limit = phase.recipe.micro_batch or phase.recipe.batch_size
         for number, rows, factor in memory.draw(self._state.update):
             task = memory.tasks[number]
-            for batch, share in self._material.batches(task, memory.tables[task.name], rows, limit):
+            table, row = memory.tables[task.name], len(phase.tasks) + memory.row(number)
+            self._engine.expect(row)
+            for batch, share in self._material.batches(task, table, rows, limit):
                 loss, shown = self._loss(task, batch, frozen)
-                self._engine.backward(len(phase.tasks) + memory.row(number), loss * (share * factor))
+                self._engine.backward(row, loss * (share * factor))
                 self.losses.add(task.name, shown, share)
-                self._state.tokens += batch.num_tokens
+            self._state.tokens += self._material.collator.padder.num_tokens(task, table, rows)
 
     def _combine(self, grams: Tensor, tasks: Sequence[int]) -> Tensor:
         """The combiner's weights of an update's tasks."""

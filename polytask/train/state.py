@@ -1,9 +1,13 @@
 """Where a run stands between two updates, besides its tensors, and the losses since it last said so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import torch
 from torch import Tensor
+
+from polytask.train.parallel import World
 
 
 class TrainingError(RuntimeError):
@@ -47,8 +51,14 @@ class LossLog:
         self._sums[task] = self._sums[task] + loss if task in self._sums else loss
         self._counts[task] = self._counts.get(task, 0) + share
 
-    def take(self) -> dict[str, float]:
-        """The means, task by task; starts anew."""
-        means = {task: float(total) / self._counts[task] for task, total in self._sums.items()}
+    def take(self, tasks: Sequence[str], world: World) -> dict[str, float]:
+        """The means over all processes, task by task; starts anew."""
+        sums = [(float(self._sums.get(task, 0.0)), self._counts.get(task, 0.0)) for task in tasks]
         self._sums, self._counts = {}, {}
-        return means
+        totals = torch.tensor(sums, dtype=torch.float64)
+        world.sum([totals])
+        return {
+            task: total / count
+            for task, (total, count) in zip(tasks, totals.tolist(), strict=True)
+            if count > 0
+        }

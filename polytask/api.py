@@ -16,6 +16,7 @@ from polytask.train.launch import launch
 from polytask.train.merge import Mode, train_changes
 from polytask.train.parallel import place_in_world
 from polytask.train.run import Run, train_recipe
+from polytask.train.single import FOLDER, add_singles, train_singles
 
 __all__ = [
     "Model",
@@ -38,25 +39,42 @@ def train(
     *,
     resume: bool = False,
     processes: int = 1,
+    single: bool = False,
     listener: Callable[[dict[str, Any]], None] | None = None,
 ) -> Run:
     """Train a recipe into a new run folder and write its report.
 
     Without `out` the folder is `runs/NAME` after the recipe's file, with a number where that is taken.
     `listener` is called with every event of `events.jsonl` as it happens. With `processes` so many of them
-    share each batch; under torchrun every process calls this, and the first alone writes.
+    share each batch; under torchrun every process calls this, and the first alone writes. With `single` each
+    task is then trained alone too, into `single/TASK`, and its score stands beside.
     """
     loaded = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     rank, size = place_in_world()
-    if size > 1 and (out is None or processes > 1):
-        raise UserError("Under torchrun give --out, the same for all processes, and leave --processes out.")
-    folder, listener = _run_folder(loaded, out, resume), listener or (lambda event: None)
+    if size > 1 and (out is None or processes > 1 or single):
+        raise UserError(
+            "Under torchrun give --out, the same for all processes, and leave --processes and --single out."
+        )
+    folder, listen = _run_folder(loaded, out, resume), listener or (lambda event: None)
     if rank > 0:
-        return train_recipe(loaded, folder, resume=resume, listener=listener)
+        return train_recipe(loaded, folder, resume=resume, listener=listen)
+
+    def train_one(one: Recipe, place: Path, again: bool) -> Run:
+        with _reported(place):
+            if processes > 1:
+                return Run(place, launch(one, place, processes, resume=again, listener=listen))
+            return train_recipe(one, place, resume=again, listener=listen)
+
+    run = train_one(loaded, folder, resume)
+    if not single and not (folder / FOLDER).is_dir():
+        return run
     with _reported(folder):
-        if processes > 1:
-            return Run(folder, launch(loaded, folder, processes, resume=resume, listener=listener))
-        return train_recipe(loaded, folder, resume=resume, listener=listener)
+        try:
+            if single:
+                train_singles(loaded, folder, train_one, listen)
+        finally:
+            scores = add_singles(folder, run.scores)
+    return Run(folder, scores)
 
 
 def add_task(

@@ -103,20 +103,24 @@ class TrainingProgress:
 def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
     """The table that ends a training or an evaluation."""
     baselines = sorted({name for item in scores["tasks"].values() for name in item.get("baselines", {})})
+    alone = scores.get("single", {"tasks": {}, "mean": None})
     rows = [
         [
             name,
             item["metric"],
             f"{item['rows']:,}",
             *(_number(item.get("baselines", {}).get(baseline)) for baseline in baselines),
+            *([_number(alone["tasks"].get(name, {}).get("score"))] if alone["tasks"] else []),
             f"[bold]{_number(item['score'])}[/]",
         ]
         for name, item in scores["tasks"].items()
     ]
     names = {"majority": "majority or mean", "tfidf": "TF-IDF + linear"}
-    header = ["task", "metric", "dev rows", *(names.get(name, name) for name in baselines), "score"]
+    header = ["task", "metric", "dev rows", *(names.get(name, name) for name in baselines)]
+    header += ["trained alone", "score"] if alone["tasks"] else ["score"]
     if scores["mean"] is not None and len(rows) > 1:
-        rows.append(["mean", "", "", *("" for _ in baselines), f"[bold]{scores['mean']:.4f}[/]"])
+        beside = [_number(alone["mean"])] if alone["tasks"] else []
+        rows.append(["mean", "", "", *("" for _ in baselines), *beside, f"[bold]{scores['mean']:.4f}[/]"])
     print_table(header, rows, console)
     if "transfer" in scores:
         console.print()

@@ -20,6 +20,7 @@ from polytask.model.weights import read_config
 from polytask.recipe import Recipe
 from polytask.tasks import Task
 from polytask.train.phases import plan_phase
+from polytask.train.single import train_rows
 
 
 def describe(path: str | Path, changes: Sequence[str] = ()) -> dict[str, Any]:
@@ -40,10 +41,7 @@ def describe_schedule(path: str | Path, changes: Sequence[str] = ()) -> dict[str
     if Path(path).is_dir():
         raise UserError(f"--schedule belongs to a recipe. Found the folder {path}.")
     recipe = resolve(Recipe.load(path, changes))
-    sizes = {
-        name: next(split.scan.num_rows for split in item.splits if split.name == "train")
-        for name, item in check(recipe).items()
-    }
+    sizes = train_rows(recipe)
     phases = []
     passes = dict.fromkeys(recipe.tasks, 0.0)
     for number, written in enumerate(recipe.phases):

@@ -17,12 +17,14 @@ def train(
     change: Changes = None,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
     processes: Annotated[int, typer.Option(min=1, max=1024, help="Processes that share each batch.")] = 1,
+    single: Annotated[bool, typer.Option("--single", help="Train each task alone too, to compare.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Train one model for all tasks of a recipe."""
     from polytask.recipe import Recipe
 
-    _train(Recipe.load(recipe, change or ()), out, as_json, resume=resume, processes=processes)
+    loaded = Recipe.load(recipe, change or ())
+    _train(loaded, out, as_json, resume=resume, processes=processes, single=single)
 
 
 def demo(

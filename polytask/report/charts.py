@@ -12,6 +12,8 @@ import vl_convert
 from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.report.read import Evaluation, Run, Scores, Update
 from polytask.report.words import (
+    ALONE,
+    ALONE_COLOUR,
     NUM_COLOURS,
     baseline_colour,
     baseline_name,
@@ -41,18 +43,21 @@ def script() -> str:
 
 def score_bars(scores: Scores) -> Spec | None:
     """A bar a task with its baselines as ticks; tasks scored by an error have no place on this axis."""
+    alone = scores.single.tasks if scores.single else {}
     rows: list[Spec] = []
     for name, task in scores.tasks.items():
         if task.metric in LESS_IS_BETTER:
             continue
-        end = max(0.0, task.score, *task.baselines.values())  # the number is written right of all marks
+        marks = {baseline_name(key): value for key, value in task.baselines.items()}
+        marks |= {ALONE: alone[name].score} if name in alone else {}
+        end = max(0.0, task.score, *marks.values())  # the number is written right of all marks
         rows.append({"task": name, "of": "This model", "score": task.score, "model": True, "end": end})
-        for key, value in task.baselines.items():
-            rows.append({"task": name, "of": baseline_name(key), "score": value, "model": False})
+        rows += [{"task": name, "of": of, "score": score, "model": False} for of, score in marks.items()]
     if not rows:
         return None
-    found = ["This model", *(baseline_name(key) for key in scores.baselines)]
+    found = ["This model", *(baseline_name(key) for key in scores.baselines), ALONE]
     colours = [f"var(--{baseline_colour(key, number)})" for number, key in enumerate(scores.baselines)]
+    colours.append(f"var(--{ALONE_COLOUR})")
     lowest = min(0.0, *(row["score"] for row in rows))
     names = [*dict.fromkeys(row["task"] for row in rows)]
     base = _chart(rows).encode(

@@ -13,6 +13,8 @@ from polytask.report import tables
 from polytask.report.read import Run, read_run
 from polytask.report.style import CHART_CONFIG, CSS
 from polytask.report.words import (
+    ALONE,
+    ALONE_COLOUR,
     NUM_COLOURS,
     baseline_colour,
     baseline_name,
@@ -145,6 +147,7 @@ class Page:
             return ""
         final = self.run.scores
         marks = [(baseline_colour(key, n), baseline_name(key)) for n, key in enumerate(final.baselines)]
+        marks += [(ALONE_COLOUR, ALONE)] if final.single else []
         chart = self.place("score_bars", final)
         bars = (
             f'<div class="card">{_key([("model", "This model"), *marks], "box")}{chart}</div>'

@@ -126,6 +126,13 @@ class Transfer(Fact):
     mean: dict[str, float] = {}
 
 
+class Single(Fact):
+    """The scores of tasks that were trained alone by the same recipe."""
+
+    tasks: dict[str, TaskScore]
+    mean: float | None = None
+
+
 class Scores(Fact):
     """What `scores.json` holds."""
 
@@ -133,6 +140,7 @@ class Scores(Fact):
     mean: float
     best: Best | None = None
     transfer: Transfer | None = None
+    single: Single | None = None
 
     @property
     def baselines(self) -> list[str]:

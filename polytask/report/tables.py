@@ -5,7 +5,7 @@ from html import escape
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.report.read import Done, Phase, Scores, TaskScore, Transfer
-from polytask.report.words import baseline_name, decimal, gain, whole
+from polytask.report.words import ALONE, baseline_name, decimal, gain, gained, whole
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 1) -> str:
@@ -13,7 +13,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 
 
     def cell(tag: str, column: int, text: str) -> str:
         name = "n" if column >= num_texts else ""
-        if heads[column] == "Gain" and text[:1] in "+\u2212":
+        if heads[column] in ("Gain", "Over alone") and text[:1] in "+\u2212":
             name += " good" if text.startswith("+") else " bad"
         return f'<{tag} class="{name}">{escape(text)}</{tag}>'.replace(' class=""', "")
 
@@ -28,15 +28,25 @@ def scores(final: Scores) -> str:
     """Each task's score beside its baselines."""
     tasks, kinds = final.tasks, final.baselines
     beside = [*map(baseline_name, kinds), "Gain"] if kinds else []
-    heads = ["Task", "Metric", "Score", *beside, "Dev rows"]
+    alone = final.single.tasks if final.single else {}
+    apart = [ALONE, "Over alone"] if alone else []
+    heads = ["Task", "Metric", "Score", *beside, *apart, "Dev rows"]
     rows = []
     for name, task in tasks.items():
         against = [decimal(task.baselines.get(key)) for key in kinds]
         against += [decimal(gain(task), sign=True)] if kinds else []
+        if alone:
+            own = alone.get(name)
+            better = gained(task.metric, task.score, own.score) if own else None
+            against += [decimal(own.score if own else None), decimal(better, sign=True)]
         rows.append([name, task.metric, decimal(task.score), *against, whole(task.rows)])
     less = any(task.metric in LESS_IS_BETTER for task in tasks.values())
     note = "Gain is over the better baseline." if kinds else ""
-    note += " Less mse is better; a positive gain is better for every metric." if less and kinds else ""
+    if alone:
+        note += " Trained alone: by the same recipe, with as many draws of the task, in a model of its own."
+    note += (
+        " Less mse is better; a positive gain is better for every metric." if less and beside + apart else ""
+    )
     return table(heads, rows, num_texts=2) + (f'<p class="says">{note}</p>' if note else "")
 
 

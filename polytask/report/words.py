@@ -5,6 +5,7 @@ from polytask.report.read import TaskScore
 
 BASELINE_NAMES = {"majority": "Majority or mean", "tfidf": "TF-IDF"}
 BASELINE_COLOURS = {"majority": "floor", "tfidf": "baseline"}
+ALONE, ALONE_COLOUR = "Trained alone", "task4"  # the score of a model of one task
 NUM_COLOURS = 8  # of tasks, before a chart has to do without
 
 
@@ -29,7 +30,12 @@ def gain(task: TaskScore) -> float | None:
     strongest = best_baseline(task)
     if strongest is None:
         return None
-    return strongest[1] - task.score if task.metric in LESS_IS_BETTER else task.score - strongest[1]
+    return gained(task.metric, task.score, strongest[1])
+
+
+def gained(metric: str, score: float, other: float) -> float:
+    """How much better one score is than another; positive is better for every metric."""
+    return other - score if metric in LESS_IS_BETTER else score - other
 
 
 def decimal(value: float | None, digits: int = 3, sign: bool = False) -> str:

@@ -158,7 +158,7 @@ def check_folder(folder: Path, resume: bool) -> None:
         raise UserError(f"--out {folder}: {place} is a file, not a folder.")
     if not os.access(place, os.W_OK | os.X_OK):
         raise UserError(f"--out {folder}: nothing can be written in {place}.")
-    started = folder.is_dir() and any(folder.iterdir())
+    started = folder.is_dir() and any(path.suffix != ".tmp" for path in folder.iterdir())
     if started and not resume:
         raise UserError(f"--out {folder}: this folder is not empty. Add --resume to go on, or name another.")
 

@@ -12,35 +12,48 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from bench.quora import SHARED_DATA, find_quora
 from polytask import api
 from polytask.console import print_table, stdout
-from polytask.data.known import FOLDER_VARIABLE
+from polytask.data.known import FOLDER_VARIABLE, KNOWN_SETS
 from polytask.recipe import Recipe
 from polytask.train.merge import Mode
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "continual.json"
 ORDER = ("sst", "quora", "sts")
 OLD = ORDER[:-1]  # what the last stage may have harmed
-MEMORY_BATCH = {"gem": 64, "agem": 64, "replay": 32}  # rows of memory in an update, of 256 a task
-METHODS = ("naive", "gem", "agem", "replay", "adapter")
+MEMORY = {"rows": 256, "batch_size": 32}  # kept of each task; in an update, of all old tasks together
+DEV_ROWS = 800  # of each task: the same for all methods, and every stage scores all tasks
+METHODS = ("naive", "replay", "gem", "agem", "adapter")
 NAMES = {"naive": "naive", "gem": "GEM", "agem": "A-GEM", "replay": "replay", "adapter": "adapters (PAL)"}
 
 
-def recipe_of(task: str, method: str, seed: int, updates: int) -> Recipe:
+def dev_file(task: str, folder: Path) -> Path:
+    """The first dev rows of a task."""
+    source = Path(os.environ[FOLDER_VARIABLE]) / KNOWN_SETS[f"cs224n/{task}"].files["dev"]
+    path = folder / f"{task}-dev.csv"
+    folder.mkdir(parents=True, exist_ok=True)
+    with source.open(encoding="utf-8", newline="") as file:
+        path.write_text("".join(islice(file, DEV_ROWS + 1)), encoding="utf-8", newline="")
+    return path
+
+
+def recipe_of(task: str, method: str, seed: int, updates: int, folder: Path) -> Recipe:
     """The recipe of one stage."""
     phase: dict[str, Any] = {"epochs": 1, "steps_per_epoch": updates, "batch_size": 32, "lr": 1e-4}
-    phase["memory"] = {"kind": "keep", "rows": 256}
+    phase["memory"] = {"kind": "keep", "rows": MEMORY["rows"]}
     values: dict[str, Any] = {"keep": "last", "seed": seed, "bad_rows": "skip", "checkpoints": 1}
-    if method in MEMORY_BATCH:
-        phase["memory"] = {"kind": method, "rows": 256, "batch_size": MEMORY_BATCH[method]}
+    if method in ("replay", "gem", "agem"):
+        phase["memory"] = {"kind": method, **MEMORY}
     if method == "adapter":
         phase |= {"train": "adapters", "lr": 1e-3}  # nothing pretrained moves
         values["adapter"] = "pal"
-    return Recipe.from_dict({**values, "tasks": {task: {"train": f"cs224n/{task}"}}, "phases": [phase]})
+    written = {"train": f"cs224n/{task}", "dev": str(dev_file(task, folder)), "test": None}
+    return Recipe.from_dict({**values, "tasks": {task: written}, "phases": [phase]})
 
 
 def train_stage(before: Path | None, task: str, method: str, seed: int, updates: int, folder: Path) -> Path:
@@ -49,7 +62,7 @@ def train_stage(before: Path | None, task: str, method: str, seed: int, updates:
     if (run / "finished").exists():
         return run
     shutil.rmtree(run, ignore_errors=True)
-    recipe = recipe_of(task, "naive" if before is None else method, seed, updates)
+    recipe = recipe_of(task, "naive" if before is None else method, seed, updates, folder)
     if before is None:
         api.train(recipe, run)
     else:
@@ -157,7 +170,7 @@ def print_summary(summary: Mapping[str, Mapping[str, Any]]) -> None:
 def main() -> None:
     """Make what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--updates", type=int, default=120, help="of 32 rows, for each task")
+    parser.add_argument("--updates", type=int, default=100, help="of 32 rows, for each task")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--out", type=Path, default=RESULTS)

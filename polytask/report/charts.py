@@ -60,7 +60,7 @@ def score_bars(scores: Scores) -> Spec | None:
     colours.append(f"var(--{ALONE_COLOUR})")
     lowest = min(0.0, *(row["score"] for row in rows))
     names = [*dict.fromkeys(row["task"] for row in rows)]
-    base = _chart(rows).encode(
+    base = inline_chart(rows).encode(
         y=alt.Y("task:N", sort=names, title=None, axis=alt.Axis(labelColor=INK, labelFontSize=13)),
         x=alt.X(
             "score:Q",
@@ -75,7 +75,7 @@ def score_bars(scores: Scores) -> Spec | None:
     ticks = base.transform_filter("!datum.model").mark_tick(thickness=5, height=26, stroke=CARD, opacity=1)
     written = base.transform_filter("datum.model").mark_text(align="left", dx=9, fontSize=13, fontWeight=600)
     values = written.encode(x="end:Q", text=alt.Text("score:Q", format=".3f"), color=alt.value(INK))
-    spec = _spec(alt.layer(bars, ticks, values), 36 * len(names), "Scores on dev against the baselines.")
+    spec = to_spec(alt.layer(bars, ticks, values), 36 * len(names), "Scores on dev against the baselines.")
     return spec | {"padding": {"left": 0, "right": 48, "top": 4, "bottom": 2}}
 
 
@@ -88,7 +88,7 @@ def mean_curve(run: Run) -> Spec | None:
         {**_moment(each), "mean": each.mean, "kept": number == kept}
         for number, each in enumerate(run.evaluations)
     ]
-    base = _chart(rows).encode(
+    base = inline_chart(rows).encode(
         x=_updates_axis(run),
         y=alt.Y("mean:Q", title=None, scale=_span([row["mean"] for row in rows]), axis=alt.Axis(tickCount=4)),
         tooltip=[*MOMENT, alt.Tooltip("mean:Q", format=".4f")],
@@ -96,7 +96,7 @@ def mean_curve(run: Run) -> Spec | None:
     dots = base.mark_circle(size=60, color=MODEL, opacity=1)
     best = base.transform_filter("datum.kept").mark_point(size=260, color=MODEL, strokeWidth=2)
     layers = [*_phase_starts(run), base.mark_line(color=MODEL, strokeWidth=2.5), dots, best]
-    return _spec(alt.layer(*layers), says="Mean score on dev over training.")
+    return to_spec(alt.layer(*layers), says="Mean score on dev over training.")
 
 
 def rate_curve(run: Run) -> Spec | None:
@@ -104,7 +104,7 @@ def rate_curve(run: Run) -> Spec | None:
     if not run.updates:
         return None
     rows = [{**_moment(each), "lr": each.lr} for each in _thinned(run.updates, 400)]
-    rates = _chart(rows).encode(
+    rates = inline_chart(rows).encode(
         x=_updates_axis(run),
         y=alt.Y(
             "lr:Q",
@@ -113,7 +113,7 @@ def rate_curve(run: Run) -> Spec | None:
         ),
         tooltip=[*MOMENT, alt.Tooltip("lr:Q", format=".2e")],
     )
-    return _spec(
+    return to_spec(
         alt.layer(*_phase_starts(run), rates.mark_line(color=MODEL, strokeWidth=2)), says="Learning rate."
     )
 
@@ -135,7 +135,7 @@ def schedule_chart(run: Run) -> Spec | None:
         return None
     tasks, epochs = run.scheduled, [*dict.fromkeys(row["epoch"] for row in rows)]
     title = "phase · epoch" if many_phases else "epoch"
-    base = _chart(rows).encode(
+    base = inline_chart(rows).encode(
         x=alt.X("epoch:O", sort=epochs, title=title, axis=alt.Axis(labelAngle=0)),
         tooltip=["task:N", alt.Tooltip("epoch:O", title=title), alt.Tooltip("share:Q", format=".1%")],
     )
@@ -145,7 +145,7 @@ def schedule_chart(run: Run) -> Spec | None:
             y=alt.Y("task:N", sort=tasks, title=None),
             opacity=alt.Opacity("share:Q", scale=alt.Scale(domainMin=0, range=[0.05, 1]), legend=None),
         )
-        return _spec(cells, height=22 * len(tasks), says=says)
+        return to_spec(cells, height=22 * len(tasks), says=says)
     order = {task: number for number, task in enumerate(tasks)}
     for row in rows:
         row["order"] = order[row["task"]]
@@ -154,7 +154,7 @@ def schedule_chart(run: Run) -> Spec | None:
         color=alt.Color("task:N", scale=alt.Scale(domain=tasks, range=PALETTE[: len(tasks)]), legend=None),
         order="order:Q",
     )
-    return _spec(bars, says=says)
+    return to_spec(bars, says=says)
 
 
 def task_curve(run: Run, task: str) -> Spec | None:
@@ -164,14 +164,14 @@ def task_curve(run: Run, task: str) -> Spec | None:
         return None
     strongest = best_baseline(run.scores.tasks[task]) if run.scores and task in run.scores.tasks else None
     seen = [row["score"] for row in rows] + ([strongest[1]] if strongest else [])
-    base = _chart(rows).encode(
+    base = inline_chart(rows).encode(
         x=_updates_axis(run, small=True),
         y=alt.Y("score:Q", title=None, scale=_span(seen), axis=_few_ticks()),
         tooltip=[*MOMENT, alt.Tooltip("score:Q", format=".4f")],
     )
     layers: list[alt.Chart] = []
     if strongest is not None:
-        rule = _chart([{"score": strongest[1], "of": baseline_name(strongest[0])}]).mark_rule(
+        rule = inline_chart([{"score": strongest[1], "of": baseline_name(strongest[0])}]).mark_rule(
             color=BASELINE, strokeWidth=2, strokeDash=[5, 4]
         )
         layers.append(
@@ -180,7 +180,7 @@ def task_curve(run: Run, task: str) -> Spec | None:
             )
         )
     layers += [base.mark_line(color=MODEL, strokeWidth=2), base.mark_circle(size=45, color=MODEL, opacity=1)]
-    return _spec(alt.layer(*layers), height=110, says="Score on dev over training.")
+    return to_spec(alt.layer(*layers), height=110, says="Score on dev over training.")
 
 
 def loss_curve(run: Run, task: str, num_charts: int) -> Spec | None:
@@ -193,21 +193,22 @@ def loss_curve(run: Run, task: str, num_charts: int) -> Spec | None:
         {**_moment(each), "loss": each.losses[task], "smooth": value}
         for each, value in _thinned([*zip(seen, smooth, strict=True)], max(60, MAX_POINTS // num_charts // 4))
     ]
-    base = _chart(rows).encode(
+    base = inline_chart(rows).encode(
         x=_updates_axis(run, small=True),
         tooltip=[*MOMENT, alt.Tooltip("loss:Q", format=".4f"), alt.Tooltip("smooth:Q", format=".4f")],
     )
     axis = alt.Y("loss:Q", title=None, scale=_span([row["loss"] for row in rows]), axis=_few_ticks())
     raw = base.mark_line(color=MODEL, strokeWidth=1, opacity=0.3).encode(y=axis)
     strong = base.mark_line(color=MODEL, strokeWidth=2).encode(y="smooth:Q")
-    return _spec(alt.layer(raw, strong), height=110, says="Training loss.")
+    return to_spec(alt.layer(raw, strong), height=110, says="Training loss.")
 
 
-def _chart(rows: list[Spec]) -> alt.Chart:
+def inline_chart(rows: list[Spec]) -> alt.Chart:
+    """A chart with its data inside."""
     return alt.Chart(alt.InlineData(values=rows))
 
 
-def _spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int = 220, says: str = "") -> Spec:
+def to_spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int = 220, says: str = "") -> Spec:
     """The specification as plain values, as wide as its place on the page."""
     spec: Spec = chart.properties(width="container", height=height, description=says).to_dict()
     for key in ("$schema", "config"):  # the page gives both once, and names no address
@@ -240,7 +241,7 @@ def _few_ticks() -> alt.Axis:
 def _phase_starts(run: Run) -> list[alt.Chart]:
     """A dotted line where each phase but the first starts."""
     starts = [after.update - 1 for before, after in pairwise(run.updates) if after.phase != before.phase]
-    lines = _chart([{"update": start} for start in starts])
+    lines = inline_chart([{"update": start} for start in starts])
     return [lines.mark_rule(color=MARK, strokeDash=[2, 3]).encode(x="update:Q")] if starts else []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.files import write_bytes
 from polytask.report import tables
 from polytask.report.read import Run, read_run
@@ -46,15 +47,15 @@ def write_report(run: Path) -> Path:
     return path
 
 
-def _charts() -> ModuleType | None:
-    """The charts, or None where the extra `report` is not installed."""
+def _charts() -> tuple[ModuleType, ...]:
+    """The modules that draw; none where the extra `report` is not installed."""
     try:
-        from polytask.report import charts
+        from polytask.report import charts, heatmap
     except ModuleNotFoundError as error:
         if error.name not in ("altair", "vl_convert"):
             raise
-        return None
-    return charts
+        return ()
+    return charts, heatmap
 
 
 class Page:
@@ -161,7 +162,15 @@ class Page:
         final = self.run.scores
         if final is None or final.transfer is None:
             return ""
-        return f'<h2>Stages</h2><div class="card">{tables.transfer(final.transfer, [*final.tasks])}</div>'
+        errors = [name for name, task in final.tasks.items() if task.metric in LESS_IS_BETTER]
+        drawn = self.place("score_matrix", final.transfer, errors)
+        top = (
+            '<h3>Scores after each stage</h3><p class="says">The darker, the nearer its column\'s best. '
+            f"An edge marks the tasks that the stage trained.</p>{drawn}"
+        )
+        picture = f'<div class="card">{top}</div>' if drawn else ""
+        table = tables.transfer(final.transfer, [*final.tasks])
+        return f'<h2>Stages</h2>{picture}<div class="card">{table}</div>'
 
     def course(self) -> str:
         """How training went, over all tasks."""
@@ -229,7 +238,8 @@ class Page:
 
     def place(self, chart: str, *given: Any) -> str:
         """Where the chart of that name is drawn; nothing if there is nothing to draw."""
-        spec = getattr(self.charts, chart)(*given) if self.charts else None
+        drawing = next((getattr(each, chart) for each in self.charts if hasattr(each, chart)), None)
+        spec = drawing(*given) if drawing is not None else None
         if spec is None:
             return ""
         self.specs.append(spec)
@@ -250,7 +260,7 @@ class Page:
         """What draws the charts; nothing where there are none."""
         if not self.charts or not self.specs:
             return []
-        return [self.charts.script().replace("</script", "<\\/script"), DRAW]
+        return [self.charts[0].script().replace("</script", "<\\/script"), DRAW]
 
 
 def _key(marks: list[tuple[str, str]], shape: str = "line") -> str:

@@ -67,6 +67,7 @@ def test_the_report_and_the_console_show_the_matrix(sequence: Path) -> None:
     page = unescape((sequence / "report.html").read_text(encoding="utf-8"))
     table = re.search(r"<h2>Stages</h2>.*?</table>", page, re.DOTALL)
     assert table is not None
+    assert "Scores of all tasks after each stage" in page
     console = Console(width=120)
     with console.capture() as captured:
         print_scores(found, console)

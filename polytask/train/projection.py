@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
+from polytask.train.combiners.nonnegative import nonnegative_least_squares
 from polytask.train.gradients import Weigh
 from polytask.update_choices import GEM_MARGIN, MemoryRecipe
 
@@ -40,7 +40,7 @@ def gem_weights(inner: Vector, along: Vector, squared: float, margin: float, rid
     sizes = np.linalg.norm(memory, axis=0)
     sizes[sizes == 0] = 1
     length = float(np.linalg.norm(target)) or 1.0
-    found, _ = nnls(memory / sizes, target / length)
+    found = nonnegative_least_squares(memory / sizes, target / length)
     return margin + found * length / sizes
 
 

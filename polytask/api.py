@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
+from polytask.data.places import Places, locate
 from polytask.data.prepare import load_split
 from polytask.deploy.model import Model, load
 from polytask.deploy.share import pull, push
@@ -152,13 +153,16 @@ def write_report(run: str | Path) -> Path:
 
 
 def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | None = None) -> dict[str, Any]:
-    """Score a model as `scores.json` does: on the dev rows of its run, or on one task's labelled file."""
+    """Score a model as `scores.json` does: on the dev rows of its run, or on one task's labelled rows.
+
+    `data` is a file, or names rows as a recipe does: `glue/mnli:dev_mismatched`, `hub:owner/name:config`.
+    """
     recipe_path = Path(path) / "recipe.toml"
     recipe = Recipe.load(recipe_path) if recipe_path.is_file() else None
     model = load(path, precision=recipe.precision if recipe is not None else "auto")
     if data is not None:
         names = [task or _only_task(model)]
-        files = {names[0]: Path(data)}
+        files = {names[0]: locate(str(data), "dev", Places.of(Path.cwd()))}
     else:
         if recipe is None:
             raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")

@@ -26,6 +26,7 @@ for change in (changing.add_task, changing.remove_task, changing.adopt):
     app.command()(change)
 data_app = typer.Typer(help="Named public data sets.", no_args_is_help=True)
 data_app.command("list")(sets.data_list)
+data_app.command("show")(sets.data_show)
 data_app.command("fetch")(sets.data_fetch)
 app.add_typer(data_app, name="data")
 app.command()(sharing.push)

@@ -249,3 +249,33 @@ def print_sets(sets: Sequence[dict[str, Any]], console: Console = stdout) -> Non
     console.print()
     about = [[item["name"], escape(item["licence"]), escape(item["origin"])] for item in sets]
     print_table(["name", "licence", "from"], about, console, folding=["licence", "from"])
+
+
+def print_set(shown: dict[str, Any], console: Console = stdout) -> None:
+    """What `polytask data show` says to people."""
+    rows = {
+        split: f"{count:,}" if count is not None else "not here" for split, count in shown["rows"].items()
+    }
+    revision = shown.get("revision")
+    whence = f" at {revision}{'' if shown['pinned'] else ' (not pinned to a commit)'}" if revision else ""
+    told = {
+        "kind": f"{shown['kind']} of a {INPUTS[len(shown['text'])]}",
+        "text": ", ".join(shown["text"]),
+        "label": shown["label"],
+        "labels": ", ".join(shown.get("labels", {}).values()),
+        "range": " to ".join(f"{end:g}" for end in shown.get("range", ())),
+        "metric": shown.get("metric", ""),
+        "in the mean": "" if shown["in_mean"] else "no",
+        "rows": ", ".join(f"{split} {count}" for split, count in rows.items()),
+        "dev": "a tenth of train, by the hash of the texts" if shown.get("dev_is_a_tenth_of_train") else "",
+        "from": f"{shown['origin']}{whence}",
+        "own folder": shown.get("local_folder", ""),
+        "licence": shown["licence"],
+        "cite": shown["citation"],
+    }
+    print_table(
+        [shown["name"], ""],
+        [[key, escape(value)] for key, value in told.items() if value],
+        console,
+        folding=[""],
+    )

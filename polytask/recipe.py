@@ -30,6 +30,7 @@ class Recipe(Table):
     threads: int | None = Field(default=None, ge=1, le=1024)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     bad_rows: BadRows = "stop"
+    data: str | None = Field(default=None, min_length=1)  # a folder with known sets in their own layout
     adapter: Adapter = AdapterRecipe()
     keep: Literal["best", "last"] = "best"  # which weights become the model: best on dev, or the last
     checkpoint_seconds: float = Field(default=300.0, ge=0)  # of training between two checkpoints

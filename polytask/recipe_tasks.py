@@ -54,6 +54,7 @@ class TaskRecipe(Table):
     pooling: Pooling | None = None
     dropout: float = Field(default=0.1, ge=0, lt=1)
     metric: Metric | None = None
+    in_mean: bool = True
     bad_rows: BadRows | None = None
 
     @model_validator(mode="after")

@@ -31,6 +31,7 @@ class Task:
     head: HeadRecipe = field(default_factory=HeadRecipe)
     pooling: Pooling = "mean"
     dropout: float = 0.1
+    in_mean: bool = True  # whether its score counts in the mean over tasks
     temperature: float = 1.0  # outputs are divided by it, so that a probability is how often it is right
 
     @property
@@ -64,6 +65,7 @@ class Task:
             head=written.head,
             pooling=written.pooling or "mean",
             dropout=written.dropout,
+            in_mean=written.in_mean,
         )
         if task.head.kind == "cosine" and (not task.separate or task.kind == "multilabel" or len(labels) > 2):
             raise RecipeError(

@@ -26,10 +26,12 @@ class TaskScore:
     score: float
     rows: int
     metrics: Mapping[str, float]
+    in_mean: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         metrics = {name: round(value, 6) for name, value in self.metrics.items()}
-        return {"metric": self.metric, "score": round(self.score, 6), "rows": self.rows, "metrics": metrics}
+        shown = {"metric": self.metric, "score": round(self.score, 6), "rows": self.rows, "metrics": metrics}
+        return shown if self.in_mean else {**shown, "in_mean": False}
 
 
 def answer_table(scorer: Scorer, task: Task, table: TokenTable, padder: Padder) -> Answers:
@@ -75,12 +77,16 @@ def score_answers(task: Task, found: Answers, table: TokenTable) -> TaskScore:
     """The task's metrics over all rows of a labelled table."""
     assert table.targets is not None, "only labelled rows can be scored"
     metrics = score(task, found, np.asarray(table.targets))
-    return TaskScore(task.metric, metrics[task.metric], table.num_rows, metrics)
+    return TaskScore(task.metric, metrics[task.metric], table.num_rows, metrics, task.in_mean)
 
 
 def mean_score(scores: Mapping[str, TaskScore]) -> float:
-    """The plain mean over tasks of each task's own metric (an error such as `mse` counts negative)."""
-    signed = [-item.score if item.metric in LESS_IS_BETTER else item.score for item in scores.values()]
+    """The plain mean over tasks of each task's own metric (an error such as `mse` counts negative).
+
+    Tasks that are to be left out of it count only where there are no others.
+    """
+    counted = [item for item in scores.values() if item.in_mean] or list(scores.values())
+    signed = [-item.score if item.metric in LESS_IS_BETTER else item.score for item in counted]
     return float(np.mean(signed))
 
 

@@ -166,9 +166,19 @@ def test_a_demo_set_is_fetched_when_a_recipe_names_it(
 
 def test_each_sets_words_fit_together() -> None:
     for name, known in KNOWN_SETS.items():
-        assert {"train", "dev"} <= set(known.files), name
-        assert (known.labels is None) == (known.kind == "regression"), name
+        assert {"train", "dev"} <= set(known.files) or name == "glue/ax", name
         assert known.kind in METRICS_OF_KIND
+        assert known.metric is None or known.metric in METRICS_OF_KIND[known.kind]
+        assert not (known.labels and known.kind == "regression"), name
+        assert (known.range is not None) == (known.kind == "regression"), name
+        assert known.citation
+        if known.hub is not None:
+            assert set(known.hub.splits) <= set(known.files) | {"train"} or name == "glue/ax", name
+            assert known.hub.pinned or name.startswith("sick/"), name
+        if known.local is not None:
+            assert set(known.local.files) == set(known.files), name
+            assert {*known.text, "id", "label"} == set(known.local.columns), name
+            assert set(known.local.words.values()) <= set(known.labels or {}), name
     for name, demo in DEMO_SETS.items():
         assert demo.columns == (*KNOWN_SETS[name].text, KNOWN_SETS[name].label)
     assert set(fetching.QUESTION_TYPES.values()) == set(KNOWN_SETS["demo/questions"].labels or {})

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from tiny_project import load_recipe, write_project
 
 from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
+from polytask.data.catalogue import KNOWN_SETS
 from polytask.errors import RecipeError
 from polytask.recipe import Recipe
 from polytask.recipe_phases import PhaseRecipe
@@ -62,6 +63,20 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_every_key_of_a_recipe_is_documented(heading: str, schema: type[BaseModel]) -> None:
     tables = {"tasks", "phases"} if schema is Recipe else set()
     assert documented_keys(heading) == set(schema.model_fields) - tables
+
+
+def test_every_known_set_is_documented() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [name for name in KNOWN_SETS if f"`{name}`" not in text] == []
+
+
+def test_the_recipe_of_the_data_page_is_valid() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    assert list(Recipe.from_dict(tomllib.loads(text.split("```toml\n")[1].split("```")[0])).tasks) == [
+        "own",
+        "mnli",
+        "faq",
+    ]
 
 
 def test_every_method_has_a_row() -> None:

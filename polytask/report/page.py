@@ -170,7 +170,8 @@ class Page:
         )
         picture = f'<div class="card">{top}</div>' if drawn else ""
         table = tables.transfer(final.transfer, [*final.tasks])
-        return f'<h2>Stages</h2>{picture}<div class="card">{table}</div>'
+        earlier = f'<div class="card">{tables.earlier(final.earlier_tasks)}</div>' * bool(final.earlier_tasks)
+        return f'<h2>Stages</h2>{picture}<div class="card">{table}</div>{earlier}'
 
     def course(self) -> str:
         """How training went, over all tasks."""

@@ -133,6 +133,15 @@ class Single(Fact):
     mean: float | None = None
 
 
+class Earlier(Fact):
+    """What adding a task did to the answers of one that was there before."""
+
+    rows: Count
+    of: str
+    changed_rows: Count
+    largest_change: float
+
+
 class Scores(Fact):
     """What `scores.json` holds."""
 
@@ -140,6 +149,7 @@ class Scores(Fact):
     mean: float
     best: Best | None = None
     transfer: Transfer | None = None
+    earlier_tasks: dict[str, Earlier] = {}
     single: Single | None = None
 
     @property

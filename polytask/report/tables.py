@@ -1,10 +1,10 @@
 """The tables of a report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
-from polytask.report.read import Done, Phase, Scores, TaskScore, Transfer
+from polytask.report.read import Done, Earlier, Phase, Scores, TaskScore, Transfer
 from polytask.report.words import ALONE, baseline_name, decimal, gain, gained, whole
 
 
@@ -73,6 +73,20 @@ def transfer(found: Transfer, tasks: Sequence[str]) -> str:
         "right before the task was trained less the untrained model's."
     )
     return table(["Stage", *tasks, "Mean"], rows) + f'<p class="says">{note}</p>'
+
+
+def earlier(tasks: Mapping[str, Earlier]) -> str:
+    """What adding a task did to the answers of those before it."""
+    rows = [
+        [
+            name,
+            f"{whole(each.rows)} {each.of}",
+            f"{whole(each.changed_rows)} changed" if each.changed_rows else "bit for bit as before",
+            decimal(each.largest_change, 4),
+        ]
+        for name, each in tasks.items()
+    ]
+    return table(["Earlier task", "Asked", "Answers", "Largest change"], rows, num_texts=3)
 
 
 def metrics(tasks: dict[str, TaskScore]) -> str:

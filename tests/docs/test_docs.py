@@ -14,7 +14,7 @@ from polytask.errors import RecipeError
 from polytask.recipe import Recipe
 from polytask.recipe_phases import PhaseRecipe
 from polytask.recipe_tasks import TaskRecipe
-from polytask.update_choices import COMBINE_OPTIONS, LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
+from polytask.update_choices import COMBINE_OPTIONS, LOSS_WEIGHT_OPTIONS, MEMORY_OPTIONS, SAMPLER_OPTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -80,7 +80,14 @@ def test_the_recipe_of_the_data_page_is_valid() -> None:
 
 
 def test_every_method_has_a_row() -> None:
-    for word in [*ADAPTER_OPTIONS, *HEAD_OPTIONS, *SAMPLER_OPTIONS, *LOSS_WEIGHT_OPTIONS, *COMBINE_OPTIONS]:
+    for word in [
+        *ADAPTER_OPTIONS,
+        *HEAD_OPTIONS,
+        *SAMPLER_OPTIONS,
+        *LOSS_WEIGHT_OPTIONS,
+        *COMBINE_OPTIONS,
+        *MEMORY_OPTIONS,
+    ]:
         assert word == "none" or re.search(rf"^\| [^|]*`{word}`", METHODS, re.MULTILINE), word
 
 

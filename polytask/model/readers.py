@@ -18,8 +18,9 @@ LAST_LAYER_LEAD = 2.0  # the last state starts with e^2 times the weight of any 
 
 def mean_pool(hidden: Tensor, tokens: Tokens) -> Tensor:
     """The mean over real tokens, [B, D]."""
-    mask = tokens.mask().unsqueeze(1).to(hidden.dtype)  # [B, 1, L]
-    return (mask @ hidden).squeeze(1) / tokens.lengths.unsqueeze(1)
+    # Not a matrix product, which autocast would round to bf16.
+    mask = tokens.mask().unsqueeze(2).to(hidden.dtype)  # [B, L, 1]
+    return (hidden * mask).sum(dim=1) / tokens.lengths.unsqueeze(1)
 
 
 @final

@@ -77,7 +77,8 @@ class Training:
 
     def resume(self) -> bool:
         """Go on from the newest sound checkpoint of the run folder; False where there is none."""
-        forget_unfinished(self.run)
+        if self.world.leads:
+            forget_unfinished(self.run)
         found = load_checkpoint(self.checkpoints)
         if found is None:
             return False

@@ -75,6 +75,11 @@ class PhaseRecipe(Table):
                 "loss_weights is 'famo', which compares all tasks in every update: sampler should be one of "
                 f"{', '.join(ALL_TASKS_EACH)}. Found {self.sampler.kind!r}."
             )
+        if self.loss_weights.kind == "famo" and self.micro_batch is not None:
+            raise ValueError(
+                "micro_batch does not go with loss_weights 'famo', which needs the loss of a whole draw "
+                "before its gradient."
+            )
         if self.memory.kind in ("gem", "agem") and self.combine.kind != "sum":
             raise ValueError(
                 f"memory is {self.memory.kind!r}, which combines gradients itself: combine should be 'sum'. "

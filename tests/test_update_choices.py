@@ -32,6 +32,7 @@ def refused(**phase: Any) -> str:
         ({"loss_weights": {"kind": "fixed", "weights": {"a": 1}}}, "phases.0.loss_weights.weights"),
         ({"loss_weights": {"kind": "dwa", "lr": 0.1}}, "lr is not an option of 'dwa'"),
         ({"loss_weights": "famo"}, "sampler should be one of joint, cycle, compromise"),
+        ({"loss_weights": "famo", "sampler": "joint", "micro_batch": 4}, "micro_batch does not go with"),
         ({"average": {"kind": "mean", "decay": 0.9}}, "decay is not an option of 'mean'"),
         ({"average": {"kind": "ema", "decay": 1}}, "phases.0.average.decay"),
         ({"smart": {"radius": 0}}, "phases.0.smart.radius"),

@@ -107,6 +107,8 @@ class MultitaskModel(nn.Module):
         device = batch.tokens.ids.device
         in_order = torch.equal(indexes, torch.arange(batch.tokens.ids.shape[0]))
         adapters = [self.adapters[module_name(name)] for name in names]
+        if not any(parameter.requires_grad for parameter in adapters[0].parameters()):
+            dropout = None  # what is frozen runs as in evaluation
         expanded = None if in_order else indexes.to(device)
         slots = bind(adapters, rows, expanded, self.encoder.config.num_layers, dropout)
         return slots, rows.slices()

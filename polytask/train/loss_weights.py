@@ -1,5 +1,6 @@
 """What each task's loss is multiplied by: fixed, learned, or set from the losses so far."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
@@ -69,13 +70,16 @@ class LossWeights(nn.Module):
     moments: Tensor
     steps: Tensor
 
-    def weigh(self, task: int, loss: Tensor, share: float) -> Tensor:
-        """The weighted loss of a part of a draw that has this share of the draw's rows."""
+    def weigh(self, task: int, loss: Tensor, share: float, own: Tensor | None = None) -> Tensor:
+        """The weighted loss of a part of a draw that has this share of the draw's rows.
+
+        `own` is the task's own part of the loss, without smoothness terms; the weights follow from it.
+        """
         if self.kind == "none":
             return loss * share
         if self.kind == "fixed":
             return loss * (float(self.weights[task]) * share)
-        value = float(loss.detach())
+        value = float((loss if own is None else own).detach())
         self._now.setdefault(task, []).append((value, share))
         match self.kind:
             case "uncertainty":
@@ -118,10 +122,7 @@ class LossWeights(nn.Module):
         if after is not None:
             gained = torch.zeros_like(self.logits)
             for task, loss in before.items():
-                gained[task] = (
-                    torch.tensor(max(loss, LEAST_LOSS)).log()
-                    - torch.tensor(max(after[task], LEAST_LOSS)).log()
-                )
+                gained[task] = math.log(max(loss, LEAST_LOSS)) - math.log(max(after[task], LEAST_LOSS))
             self._follow(gained)
 
     def _follow(self, gained: Tensor) -> None:

@@ -40,17 +40,16 @@ class DrawLoss:
         loss, shown = own, own.detach()
         if self._rdrop > 0:
             again = self._answer(task, batch, frozen_layers)
-            loss = (own + self._own(task, batch, again)) / 2 + self._rdrop * divergence(task, outputs, again)
+            apart = divergence(task, outputs, again) / 2  # R-Drop's is the mean of the two directions
+            loss = (own + self._own(task, batch, again)) / 2 + self._rdrop * apart
         if self._smart is not None:
             loss = loss + self._smart.weight * self._smoothness(task, batch, frozen_layers)
         return loss, shown
 
     @torch.no_grad()
-    def plain(self, task: Task, batch: Batch) -> float:
-        """The task's own loss without dropout or gradient."""
-        with self._compute.autocast():
-            outputs = self._model(batch)[task.name]
-        return float(self._own(task, batch, outputs))
+    def again(self, task: Task, batch: Batch, frozen_layers: int) -> float:
+        """The task's own loss without a gradient."""
+        return float(self._own(task, batch, self._answer(task, batch, frozen_layers)))
 
     def _answer(self, task: Task, batch: Batch, frozen_layers: int) -> Tensor:
         with self._compute.autocast():

@@ -14,6 +14,7 @@ from polytask.data.batches import BatchStream, Collator
 from polytask.data.padding import Ints
 from polytask.data.prepare import TaskData
 from polytask.data.tokens import TokenTable
+from polytask.errors import RecipeError
 from polytask.model.compute import Compute
 from polytask.model.multitask import MultitaskModel
 from polytask.recipe import Recipe
@@ -157,7 +158,11 @@ class RunningPhase:
         self._engine.expect(number)
         for batch, share in self._material.batches(data.task, table, rows, self.phase.recipe.micro_batch):
             loss, shown = self._loss(data.task, batch, frozen)
-            weighted = self.loss_weights.weigh(number, loss, share)
+            if not loss.requires_grad:
+                raise RecipeError(
+                    f"phases.{self.phase.number}.train moves nothing that task {name!r} depends on."
+                )
+            weighted = self.loss_weights.weigh(number, loss, share, shown)
             self._engine.backward(number, weighted * factor if factor != 1 else weighted)
             self.losses.add(name, shown, share)
             yield number, batch, share
@@ -197,13 +202,14 @@ class RunningPhase:
         return hold_to_memory(self.phase.recipe.memory, len(self.phase.tasks))(grams, tasks)
 
     def _losses_now(self, seen: Sequence[tuple[int, Batch, float]]) -> dict[int, float]:
-        """The tasks' own losses on the same batches after the update."""
-        self._material.model.eval()
+        """The tasks' own losses on the same batches after the update, under the same dropout masks."""
+        self._material.begin_update(self.phase.number, self._state.update)
+        frozen = self.part.frozen_at(self.phase, self._state.update)
         sums: dict[int, float] = {}
         shares: dict[int, float] = {}
         for number, batch, share in seen:
             task = self._material.data[self.phase.tasks[number]].task
-            sums[number] = sums.get(number, 0.0) + self._loss.plain(task, batch) * share
+            sums[number] = sums.get(number, 0.0) + self._loss.again(task, batch, frozen) * share
             shares[number] = shares.get(number, 0.0) + share
         return {number: total / shares[number] for number, total in sums.items()}
 

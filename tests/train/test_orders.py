@@ -14,6 +14,7 @@ from tiny_project import load_recipe
 
 from polytask import api
 from polytask.console import print_scores
+from polytask.errors import RecipeError
 from polytask.evaluate.scoring import TaskScore
 from polytask.train.loop import Training
 from polytask.train.phases import first_position
@@ -132,3 +133,11 @@ def test_a_phase_with_batches_of_another_size_begins_with_a_whole_pass(
     recipe = load_recipe(tiny, *changes, 'phases.2.tasks=["mood"]', "phases.2.batch_size=1")
     assert first_position(recipe, 1, "mood", 50, drawn) == first
     assert first_position(recipe, 0, "mood", 50, 0) == 0
+
+
+def test_a_task_that_a_phase_cannot_train_is_named(project: Path) -> None:
+    cosine = ("tasks.alike.head=cosine", "tasks.alike.pairs=separate", "tasks.alike.pooling=mean")
+    with pytest.raises(RecipeError, match=r"phases\.0\.train moves nothing that task 'alike' depends on"):
+        api.train(
+            load_recipe(project, *cosine, "phases.0.train=heads", "phases.0.sampler=joint"), project / "run"
+        )

@@ -182,3 +182,25 @@ def test_what_is_refused_leaves_no_folder_behind(
     with pytest.raises(UserError, match=said):
         api.train(load_recipe(tiny, change), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("phases.0.loss_weights=uncertainty", "phases.0.average=ema"),
+        ("phases.0.loss_weights=dwa", 'phases.0.average={kind="mean",start=0.4}', "phases.0.unfreeze=0.8"),
+        ("phases.0.loss_weights=famo", "phases.0.sampler=joint", "phases.0.smart=true"),
+        ("phases.0.loss_weights=initial", 'phases.0.sampler={kind="annealed",per="step"}', "adapter=pal"),
+        ("phases.0.combine=vaccine", 'phases.0.sampler={kind="compromise",draws=4}', "phases.0.rdrop=0.5"),
+    ],
+    ids=lambda changes: changes[0].partition("=")[2],
+)
+def test_whatever_a_phase_keeps_between_updates_is_in_the_checkpoint(
+    tiny: Path, whole: Callable[..., Path], tmp_path: Path, changes: tuple[str, ...]
+) -> None:
+    every = ("phases.0.epochs=3", "phases.0.steps_per_epoch=6", *changes)
+    recipe, run = load_recipe(tiny, *every), tmp_path / "run"
+    stop(recipe, run, lambda event: event["event"] == "checkpoint")  # after an epoch, then within one
+    stop(recipe, run, at_update(10), resume=True)
+    api.train(recipe, run, resume=True)
+    assert_same_run(run, whole(*every))

@@ -166,6 +166,8 @@ def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | No
     else:
         if recipe is None:
             raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
+        if recipe.train_on_dev:
+            raise UserError(f"{path} was trained on its dev rows (train_on_dev): give --task and --data.")
         names = [task] if task is not None else list(model.tasks)
         files = {name: Path(dev) for name in names if (dev := recipe.tasks[model.task(name).name].dev)}
         if not files:

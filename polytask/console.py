@@ -102,6 +102,9 @@ class TrainingProgress:
 
 def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
     """The table that ends a training or an evaluation."""
+    if not scores["tasks"]:
+        console.print("nothing was scored: no task has dev rows")
+        return
     baselines = sorted({name for item in scores["tasks"].values() for name in item.get("baselines", {})})
     alone = scores.get("single", {"tasks": {}, "mean": None})
     rows = [
@@ -190,6 +193,9 @@ def print_description(described: dict[str, Any], console: Console = stdout) -> N
         rows.append([name, task["kind"], INPUTS[task["texts"]], *shown])
         answers.append([name, task["metric"], escape(given)])
     print_table(["task", "kind", "input", *splits], rows, console)
+    for task in tasks.values():
+        for note in task.get("preparation", {}).get("notes", ()):
+            console.print(escape(note), soft_wrap=True)
     console.print()
     print_table(["task", "metric", "answers"], answers, console, folding=["answers"])
     for number, phase in enumerate(described.get("phases", ())):

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from polytask.data.known import resolve
+from polytask.data.notes import preparation_notes
 from polytask.data.prepare import check
+from polytask.data.splits import CheckedTask
 from polytask.deploy.model import load
 from polytask.deploy.share import folder_of
 from polytask.errors import UserError
@@ -90,11 +92,12 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
     with torch.device("meta"):
         tasks_of_model = {name: item.task for name, item in checked.items()}
         model = MultitaskModel(new_encoder(config), tasks_of_model, torch.Generator(), recipe.adapter)
-    rows = {
-        name: {split.name: split.scan.num_rows for split in item.splits} for name, item in checked.items()
-    }
+    rows = {name: {split.name: split.num_rows for split in item.splits} for name, item in checked.items()}
     sizes = {name: count["train"] for name, count in rows.items()}
-    tasks = {name: {**_describe_task(item.task), "rows": rows[name]} for name, item in checked.items()}
+    tasks = {
+        name: {**_describe_task(item.task), "rows": rows[name], **_describe_preparation(item)}
+        for name, item in checked.items()
+    }
     phases = []
     for number, written in enumerate(recipe.phases):
         phase = plan_phase(recipe, number, sizes)
@@ -119,6 +122,16 @@ def _describe_recipe(recipe: Recipe) -> dict[str, Any]:
         "adapter": recipe.adapter.kind,
         "sizes": describe_sizes(model),
     }
+
+
+def _describe_preparation(checked: CheckedTask) -> dict[str, Any]:
+    """What a task does to its training rows; nothing where they are those of its own file."""
+    train = checked.splits[0]
+    if train.plan is None:
+        return {}
+    files = {str(part.file.path): part.scan.num_rows for part in train.parts}
+    notes = list(preparation_notes(checked.task.name, train))
+    return {"preparation": {"files": files, **train.plan.describe(), "notes": notes}}
 
 
 def _describe_encoder(name: str, config: EncoderConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from polytask.choices import Adapter, AdapterRecipe, HeadRecipe, Table
 from polytask.errors import RecipeError, one_of
 from polytask.explain import explain
 from polytask.recipe_phases import PhaseRecipe
+from polytask.recipe_preparation import AugmentRecipe, JoinRecipe
 from polytask.recipe_tasks import TASK_NAME, BadRows, Pairs, TaskRecipe
 from polytask.update_choices import TABLES, check_task_names
 
@@ -31,6 +32,8 @@ class Recipe(Table):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     bad_rows: BadRows = "stop"
     data: str | None = Field(default=None, min_length=1)  # a folder with known sets in their own layout
+    drop_longest: float = Field(default=0.0, ge=0, lt=1)  # share of each training file's rows
+    train_on_dev: bool = False  # for a final run: dev rows are training rows, and nothing is scored
     adapter: Adapter = AdapterRecipe()
     keep: Literal["best", "last"] = "best"  # which weights become the model: best on dev, or the last
     checkpoint_seconds: float = Field(default=300.0, ge=0)  # of training between two checkpoints
@@ -128,6 +131,8 @@ class Recipe(Table):
                 f"phases.{number}.{line}"
                 for line in check_task_names(phase, phase.tasks or tuple(self.tasks))
             )
+            if self.train_on_dev:
+                wrong.extend(f"phases.{number}.{line}" for line in _needs_dev(phase))
             if phase.train == ("adapters",) and self.adapter.kind == "none":
                 wrong.append(
                     f"phases.{number}.train is 'adapters', but adapter.kind is 'none': nothing to train."
@@ -138,6 +143,15 @@ class Recipe(Table):
             raise RecipeError("\n".join(wrong))
 
 
+def _needs_dev(phase: PhaseRecipe) -> Iterable[str]:
+    """What of a phase cannot be had where the dev rows are trained on."""
+    reason = "needs dev scores, but train_on_dev is true."
+    if phase.patience > 0:
+        yield f"patience {reason}"
+    if phase.begin == "best":
+        yield f"begin = 'best' {reason}"
+
+
 def _keys_at(location: tuple[int | str, ...]) -> list[str]:
     """The keys a recipe allows at a place, for suggesting the nearest."""
     tables: dict[str, type[Table]] = {
@@ -146,6 +160,8 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         **TABLES,
         "adapter": AdapterRecipe,
         "head": HeadRecipe,
+        "join": JoinRecipe,
+        "augment": AugmentRecipe,
     }
     named = [part for part in location[:-1] if part in tables]
     return list((tables[str(named[-1])] if named else Recipe).model_fields)

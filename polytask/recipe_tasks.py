@@ -1,12 +1,13 @@
 """One task of a recipe: its files, its columns, its preparation and how it is scored."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from polytask.choices import Head, HeadRecipe, Table, Words
 from polytask.errors import one_of
+from polytask.recipe_preparation import Augment, AugmentRecipe, Balance, Joins, Labels
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # task names become file names in the run folder
 
@@ -28,15 +29,6 @@ METRICS_OF_KIND: dict[str, tuple[Metric, ...]] = {
 }
 
 
-def _as_strings(value: object) -> object:
-    """Labels may be written as numbers; a list is read as names, a table as `found in the file` -> name."""
-    if isinstance(value, list):
-        return {str(item): str(item) for item in value}
-    if isinstance(value, dict):
-        return {str(found): str(name) for found, name in value.items()}
-    return value
-
-
 class TaskRecipe(Table):
     """One task: its files, its columns and how it is scored."""
 
@@ -47,7 +39,7 @@ class TaskRecipe(Table):
     text: Words = Field(default=("text",), min_length=1, max_length=2)
     label: Words = Field(default=("label",), min_length=1)
     id: str = "id"
-    labels: Annotated[dict[str, str] | None, BeforeValidator(_as_strings)] = None
+    labels: Labels = None
     range: tuple[float, float] | None = None
     pairs: Pairs | None = None
     head: Head = HeadRecipe()
@@ -56,6 +48,18 @@ class TaskRecipe(Table):
     metric: Metric | None = None
     in_mean: bool = True
     bad_rows: BadRows | None = None
+    join: Joins = ()
+    drop_longest: float | None = Field(default=None, ge=0, lt=1)
+    augment: Augment = AugmentRecipe()
+    balance: Balance = "none"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_file(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("train"), list):
+            found = values["train"]
+            raise ValueError(f"train should be one file or set; join = [...] adds more to it. Found {found}.")
+        return values
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -74,6 +78,17 @@ class TaskRecipe(Table):
             wrong.append(f"label should be one column unless kind is 'multilabel'. Found {list(self.label)}.")
         if self.labels is not None and len(set(self.labels.values())) < 2 and self.kind == "classification":
             wrong.append(f"labels should name at least two classes. Found {list(self.labels.values())}.")
+        if self.balance != "none" and self.kind != "classification":
+            wrong.append(f"balance evens out classes. Found it with kind {self.kind!r}.")
+        if self.augment.kind == "eda" and self.augment.num_copies() == 0 and self.balance != "eda":
+            wrong.append("augment.copies is 0, and balance is not 'eda': nothing would be added.")
+        for number, more in enumerate(self.join):
+            if more.labels is not None and self.kind == "regression":
+                wrong.append(f"join.{number}.labels belong to classes. Found them with kind 'regression'.")
+            if more.text is not None and "text" in self.model_fields_set and len(more.text) != len(self.text):
+                wrong.append(
+                    f"join.{number}.text should be {len(self.text)} column(s). Found {list(more.text)}."
+                )
         if wrong:
             raise ValueError("\n".join(wrong))
         return self

@@ -14,7 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES = [
     {"errors"},
     {"changes", "explain", "files", "choices", "hub"},
-    {"update_choices"},
+    {"update_choices", "recipe_preparation"},
     {"recipe_tasks", "recipe_phases"},
     {"recipe"},
     {"tasks"},

@@ -23,6 +23,7 @@ from polytask.data.sources import Record, read_records
 from polytask.errors import DataError, one_of
 from polytask.hub import PREFIX
 from polytask.recipe import Recipe
+from polytask.recipe_preparation import JoinRecipe
 from polytask.recipe_tasks import Kind, TaskRecipe
 
 __all__ = ["FOLDER_VARIABLE", "KNOWN_SETS", "fetch_set", "known_sets", "resolve", "show_set"]
@@ -60,7 +61,11 @@ def resolve(recipe: Recipe, report: Report = None) -> Recipe:
 
 def _resolve(name: str, written: TaskRecipe, places: Places, problems: list[str]) -> TaskRecipe:
     named = {split: value for split in SPLITS if (value := getattr(written, split)) is not None}
-    changes: dict[str, Any] = {}
+    joined = [
+        _resolve_join(f"tasks.{name}.join.{number}", join, places, problems)
+        for number, join in enumerate(written.join)
+    ]
+    changes: dict[str, Any] = {"join": joined} if joined else {}
     try:
         own = splits_of(named["train"], places) if is_set(named["train"]) else ()
     except DataError:  # told below, as what is wrong with `train`
@@ -85,6 +90,20 @@ def _resolve(name: str, written: TaskRecipe, places: Places, problems: list[str]
             text = str(detail.get("ctx", {}).get("error", detail["msg"]))
             problems.extend(f"tasks.{name}.{line}" for line in text.splitlines())
         return written
+
+
+def _resolve_join(key: str, join: JoinRecipe, places: Places, problems: list[str]) -> dict[str, Any]:
+    """A joined file as a table, with an absolute path and with what a known set says of itself."""
+    said = join.model_dump(exclude_none=True)
+    try:
+        said["file"] = str(locate(join.file, "train", places))
+    except DataError as error:
+        problems.append(f"{key}: {error}")
+    if (found := known_name(join.file)) is None:
+        return said
+    known = KNOWN_SETS[found[0]]
+    own = {"text": list(known.text), "label": known.label, "labels": known.labels}
+    return {**{name: value for name, value in own.items() if value is not None}, **said}
 
 
 def _unsaid(known: KnownSet, written: TaskRecipe) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from polytask.data.tokenizer import Tokenizer
+from polytask.data.tokenizer import Tokenizer, cut_longest_first
 from polytask.data.tokens import TokenTable
 from polytask.tasks import Task
 
@@ -101,17 +101,6 @@ class Padder:
         second = (place >= starts[:, None]) & (place < lengths[:, None])
         segments: Ints = second.astype(np.int64) * self._second_segment
         return segments
-
-
-def cut_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each sentence to keep when the longer one is cut first."""
-    if first + second <= room:
-        return first, second
-    if first <= second:
-        kept = min(first, room // 2)
-        return kept, room - kept
-    kept = min(second, room - room // 2)
-    return room - kept, kept
 
 
 def budget_batches(lengths: Ints, budget: int) -> Iterator[Ints]:

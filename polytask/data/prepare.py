@@ -2,25 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from polytask.data.cache import cache_folder
-from polytask.data.rows import Row, label_names, read_rows
-from polytask.data.scan import MAX_LISTED, Scan, is_labelled, scan_file, scan_key
+from polytask.data.notes import bad_rows_note, leak_notes, preparation_notes, repeated_id_notes
+from polytask.data.preparation import is_prepared, make_plan, measure
+from polytask.data.rows import label_names
+from polytask.data.scan import MAX_LISTED, Scan, scan_file
 from polytask.data.sources import read_records
+from polytask.data.splits import SPLITS, CheckedTask, File, Part, Split, find_labels, split_files
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import FORMAT, TokenTable, write_table
-from polytask.errors import DataError
+from polytask.errors import DataError, one_of
 from polytask.recipe import Recipe
 from polytask.recipe_tasks import BadRows, TaskRecipe
 from polytask.tasks import Task
-
-SPLITS = ("train", "dev", "test")
 
 Report = Callable[[str], None] | None
 
@@ -34,25 +33,7 @@ class TaskData:
     dev: TokenTable | None
     test: TokenTable | None
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Split:
-    """One file of a task, as a first pass found it."""
-
-    name: str
-    path: Path
-    labelled: bool
-    scan: Scan
-
-
-@dataclass(frozen=True)
-class CheckedTask:
-    """A task whose files are sound; `written` has the labels that its training file settled."""
-
-    task: Task
-    written: TaskRecipe
-    splits: tuple[Split, ...]
+    splits: Mapping[str, Split]  # where the rows of the tables come from
 
 
 def prepare(recipe: Recipe, tokenizer: Tokenizer, report: Report = None) -> dict[str, TaskData]:
@@ -64,26 +45,24 @@ def check_files(recipe: Recipe) -> None:
     """Raise one DataError with every file that is missing or unreadable or lacks a column."""
     problems: list[str] = []
     for name, written in recipe.tasks.items():
-        for split, path in split_paths(recipe, written):
+        for file in (file for _, files in split_files(recipe, written) for file in files):
             try:
-                label_names(written)
-                labelled = split != "test" or is_labelled(path, written)
-                own_id = (written.id,) if written.id != TaskRecipe.model_fields["id"].default else ()
-                columns = [*written.text, *(written.label if labelled else ()), *own_id]
-                for _ in islice(read_records(path, columns), 1):
-                    pass
+                _check_file(file)
             except DataError as error:
-                problems.extend(f"tasks.{name}.{split}: {line}" for line in str(error).splitlines())
+                problems.extend(f"tasks.{name}.{file.key}: {line}" for line in str(error).splitlines())
+    if recipe.train_on_dev and all(written.dev is None for written in recipe.tasks.values()):
+        problems.append("train_on_dev is true, but no task has dev rows.")
     if problems:
         raise DataError("\n".join(problems))
 
 
-def split_paths(recipe: Recipe, written: TaskRecipe) -> Iterator[tuple[str, Path]]:
-    """The splits that a task has and where their files are."""
-    for split in SPLITS:
-        named = getattr(written, split)
-        if named is not None:
-            yield split, recipe.base / named
+def _check_file(file: File) -> None:
+    written = file.written
+    label_names(written)
+    own_id = (written.id,) if written.id != TaskRecipe.model_fields["id"].default else ()
+    columns = [*written.text, *(written.label if find_labels(file).labelled else ()), *own_id]
+    for _ in islice(read_records(file.path, columns), 1):
+        pass
 
 
 def check(recipe: Recipe, report: Report = None) -> dict[str, CheckedTask]:
@@ -94,25 +73,49 @@ def check(recipe: Recipe, report: Report = None) -> dict[str, CheckedTask]:
     stopping: list[Scan] = []
     for name, written in recipe.tasks.items():
         splits: list[Split] = []
-        settled = written
         try:
-            for split, path in split_paths(recipe, written):
-                labelled = split != "test" or is_labelled(path, written)
-                scan = scan_file(path, settled, labelled=labelled, report=report)
-                splits.append(Split(split, path, labelled, scan))
-                if split == "train":
-                    settled = _settle(settled, scan)
+            settled = _scan_splits(recipe, written, splits, report)
         except DataError as error:
-            problems.append(f"tasks.{name}.{split}: {error}")
+            problems.append(f"tasks.{name}.{error}")
+            continue
         if (written.bad_rows or recipe.bad_rows) == "stop":
-            stopping.extend(found.scan for found in splits)
-        problems.extend(_unfit(name, written, splits))
-        task = Task.from_recipe(recipe, name, *_outputs(settled, splits[:1]))
+            stopping.extend(part.scan for split in splits for part in split.parts)
+        problems.extend(f"tasks.{name}.{line}" for line in _unfit(settled, splits))
+        task = Task.from_recipe(recipe, name, *_outputs(settled, splits))
         checked[name] = CheckedTask(task, settled, tuple(splits))
     problems = [*_list_bad_rows(stopping), *problems]
     if problems:
         raise DataError("\n".join(problems))
-    return checked
+    return {name: _planned(recipe, task) for name, task in checked.items()}
+
+
+def _scan_splits(recipe: Recipe, written: TaskRecipe, splits: list[Split], report: Report) -> TaskRecipe:
+    """Read all files of a task, its own training file first, and return its recipe with that one's labels."""
+    own = _scan(File("train", recipe.base / written.train, written), report)
+    settled = _settle(written, own)
+    for name, files in split_files(recipe, settled):
+        files = tuple(map(find_labels, files))
+        scans = [own if file.key == "train" else _scan(file, report) for file in files]
+        splits.append(Split(name, tuple(map(Part, files, scans))))
+    return settled
+
+
+def _scan(file: File, report: Report) -> Scan:
+    try:
+        return scan_file(file.path, file.written, labelled=file.labelled, report=report)
+    except DataError as error:
+        raise DataError(f"{file.key}: {error}") from None
+
+
+def _planned(recipe: Recipe, checked: CheckedTask) -> CheckedTask:
+    """The task with what its recipe does to its training rows."""
+    if not is_prepared(recipe, checked.written):
+        return checked
+    train, *others = checked.splits
+    plan = make_plan(
+        recipe, checked.task, checked.written, [measure(part.file.rows()) for part in train.parts]
+    )
+    return replace(checked, splits=(replace(train, plan=plan), *others))
 
 
 def _settle(written: TaskRecipe, train: Scan) -> TaskRecipe:
@@ -123,27 +126,38 @@ def _settle(written: TaskRecipe, train: Scan) -> TaskRecipe:
 
 
 def _outputs(
-    written: TaskRecipe, train: Sequence[Split]
+    written: TaskRecipe, splits: Sequence[Split]
 ) -> tuple[tuple[str, ...], tuple[float, float] | None]:
     if written.kind == "regression":
-        return (), written.range or (train[0].scan.span if train else None)
+        spans = [part.scan.span for part in splits[0].parts if part.scan.span is not None]
+        found = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
+        return (), written.range or found
     return tuple(dict.fromkeys((label_names(written) or {}).values())), None
 
 
-def _unfit(name: str, written: TaskRecipe, splits: Sequence[Split]) -> Iterator[str]:
+def _unfit(written: TaskRecipe, splits: Sequence[Split]) -> Iterator[str]:
     """What makes a file useless although its rows are sound."""
-    for split in splits:
-        scan, key = split.scan, f"tasks.{name}.{split.name}: {split.path}"
-        if scan.num_rows == 0:
-            yield f"{key}: has no usable row (first: {scan.first_bad[0].problem})."
-        elif split.name != "train":
-            continue
-        elif written.kind == "classification" and len(scan.labels) < 2:
-            yield f"{key}: every row has the label {scan.labels[0]!r}; a classification needs at least two."
-        elif written.kind == "multilabel" and not scan.labels:
-            yield f"{key}: no row has any label."
-        elif scan.span is not None and scan.span[0] == scan.span[1]:
-            yield f"{key}: every row has the value {scan.span[0]:g}; there is nothing to learn."
+    names = dict.fromkeys((label_names(written) or {}).values())
+    for number, join in enumerate(written.join):
+        for label in (join.labels or {}).values():
+            if names and label not in names:
+                yield f"join.{number}.labels: a label {one_of(names, label)}"
+    for part in (part for split in splits for part in split.parts):
+        if part.scan.num_rows == 0:
+            problem = part.scan.first_bad[0].problem
+            yield f"{part.file.key}: {part.file.path}: has no usable row (first: {problem})."
+    scans = [part.scan for part in splits[0].parts if part.scan.num_rows > 0]
+    if not scans:
+        return
+    labels = sorted({label for scan in scans for label in scan.labels})
+    spans = {end for scan in scans for end in scan.span or ()}
+    key = f"train: {splits[0].parts[0].file.path}"
+    if written.kind == "classification" and len(labels) < 2:
+        yield f"{key}: every row has the label {labels[0]!r}; a classification needs at least two."
+    elif written.kind == "multilabel" and not labels:
+        yield f"{key}: no row has any label."
+    elif len(spans) == 1:
+        yield f"{key}: every row has the value {spans.pop():g}; there is nothing to learn."
 
 
 def _list_bad_rows(scans: Sequence[Scan]) -> list[str]:
@@ -158,72 +172,35 @@ def _list_bad_rows(scans: Sequence[Scan]) -> list[str]:
 
 def _task_data(checked: CheckedTask, tokenizer: Tokenizer, report: Report) -> TaskData:
     task = checked.task
+    splits = {split.name: split for split in checked.splits}
     tables: dict[str, TokenTable] = {}
     notes: list[str] = []
-    for split in checked.splits:
-        tables[split.name] = _table(task, checked.written, split, tokenizer, report)
-        if split.scan.num_bad:
-            notes.append(_left_out(task.name, split))
+    for name, split in splits.items():
+        tables[name] = _table(task, split, tokenizer, report)
+        notes.extend(bad_rows_note(task.name, split))
+    notes.extend(preparation_notes(task.name, splits["train"], tables["train"]))
     for name, table in tables.items():
-        notes.extend(_repeated_ids(f"{task.name} {name}", table))
-        if name != "train" and "train" in tables:
-            notes.extend(_leaks(f"{task.name} {name}", table, tables["train"]))
+        notes.extend(repeated_id_notes(task.name, splits[name], table))
+        if name != "train":
+            notes.extend(leak_notes(f"{task.name} {name}", table, splits["train"], tables["train"]))
     train, dev, test = (tables.get(split) for split in SPLITS)
-    return TaskData(task, train, dev, test, tuple(notes))
+    return TaskData(task, train, dev, test, tuple(notes), splits)
 
 
-def _left_out(task: str, split: Split) -> str:
-    scan = split.scan
-    total = scan.num_rows + scan.num_bad
-    return f"{task} {split.name}: left out {scan.num_bad:,} of {total:,} rows (first: {scan.first_bad[0]})"
-
-
-def _table(task: Task, written: TaskRecipe, split: Split, tokenizer: Tokenizer, report: Report) -> TokenTable:
+def _table(task: Task, split: Split, tokenizer: Tokenizer, report: Report) -> TokenTable:
     """The split's table from the cache, built first if the cache has no sound one."""
-    parts = [
-        *(FORMAT, scan_key(split.path, written, labelled=split.labelled)),
-        *(tokenizer.fingerprint, task.labels if split.labelled else None),
-    ]
+    labels = task.labels if split.labelled else None
+    parts = [FORMAT, *split.key(), tokenizer.fingerprint, labels]
     folder = cache_folder() / "tables" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     table = TokenTable.open(folder)
-    if table is None or table.num_rows != split.scan.num_rows:
+    if table is None or table.num_rows != split.num_rows:
         if report is not None:
-            report(f"tokenising {task.name} {split.name}, {split.scan.num_rows:,} rows")
-        rows = read_rows(split.path, written, labelled=split.labelled)
-        good = (row for row in rows if isinstance(row, Row))
-        write_table(folder, good, tokenizer, task.kind if split.labelled else None, task.labels)
+            report(f"tokenising {task.name} {split.name}, {split.num_rows:,} rows")
+        write_table(folder, split.rows(), tokenizer, task.kind if split.labelled else None, task.labels)
         table = TokenTable.open(folder)
-    if table is None or table.num_rows != split.scan.num_rows:
-        raise DataError(f"{split.path}: changed while it was read.")
+    if table is None or table.num_rows != split.num_rows:
+        raise DataError(f"{split.parts[0].file.path}: changed while it was read.")
     return table
-
-
-def _repeated_ids(where: str, table: TokenTable) -> Iterator[str]:
-    _, first, of_row, counts = np.unique(
-        table.name_prints, return_index=True, return_inverse=True, return_counts=True
-    )
-    if len(counts) == table.num_rows:
-        return
-    again = np.flatnonzero(first[of_row] != np.arange(table.num_rows))
-    row = int(again[0])
-    lines = table.lines
-    texts = table.num_rows - len(np.unique(table.fingerprints))
-    yield (
-        f"{where}: {len(again):,} rows repeat the id of an earlier row (first: {table.row_id(row)!r} on "
-        f"lines {lines[first[of_row[row]]]} and {lines[row]}); {texts:,} rows repeat the texts of one"
-    )
-
-
-def _leaks(where: str, table: TokenTable, train: TokenTable) -> Iterator[str]:
-    shared = np.flatnonzero(np.isin(table.fingerprints, train.fingerprints))
-    if len(shared) == 0:
-        return
-    row = int(shared[0])
-    other = int(np.flatnonzero(train.fingerprints == table.fingerprints[row])[0])
-    yield (
-        f"{where}: {len(shared):,} of {table.num_rows:,} rows also stand in train (first: line "
-        f"{table.lines[row]} is line {train.lines[other]} there), which flatters the scores on it"
-    )
 
 
 def load_split(
@@ -243,7 +220,8 @@ def load_split(
         problems = [f"{path}: has no usable row (first: {scan.first_bad[0].problem})."]
     if problems:
         raise DataError("\n".join(problems))
-    split = Split("data", path, True, scan)
-    if scan.num_bad and report is not None:
-        report(_left_out(task.name, split))
-    return _table(task, settled, split, tokenizer, report)
+    split = Split("data", (Part(File("data", path, settled), scan),))
+    for note in bad_rows_note(task.name, split):
+        if report is not None:
+            report(note)
+    return _table(task, split, tokenizer, report)

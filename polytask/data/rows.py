@@ -27,6 +27,7 @@ class Row:
     id: str
     texts: tuple[str, ...]
     label: Label
+    max_tokens: int | None = None  # kept of this row, specials included
 
 
 class _ProblemError(Exception):

@@ -74,6 +74,26 @@ class Tokenizer:
             )
         return [np.array(encoding.ids[:limit], dtype=np.int32) for encoding in encodings]
 
+    def cut(self, texts: Sequence[Ids], max_length: int) -> list[Ids]:
+        """The ids of one row's texts, cut so that the row has `max_length` with its specials if joined."""
+        room = max_length - len(self.prefix) - len(self.suffix)
+        if len(texts) == 1:
+            return [texts[0][:room]]
+        first, second = texts
+        kept = cut_longest_first(len(first), len(second), room - len(self.middle))
+        return [first[: kept[0]], second[: kept[1]]]
+
+
+def cut_longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens of each sentence to keep when the longer one is cut first."""
+    if first + second <= room:
+        return first, second
+    if first <= second:
+        kept = min(first, room // 2)
+        return kept, room - kept
+    kept = min(second, room - room // 2)
+    return room - kept, kept
+
 
 class _BadTokenizerError(Exception):
     """What is wrong with a tokenizer file."""

@@ -189,7 +189,7 @@ def _columns_of(
     places = {label: place for place, label in enumerate(labels)}
     small = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32)
     for chunk in _chunks(rows):
-        ids: list[Ids] = tokenizer.encode([text for row in chunk for text in row.texts])
+        ids = _encode(chunk, tokenizer)
         names = [row.id.encode("utf-8", "surrogatepass") for row in chunk]
         columns: dict[str, Array] = {
             "ids": np.concatenate(ids).astype(small),
@@ -204,6 +204,18 @@ def _columns_of(
             targets = [encode_label(row.label, kind, places) for row in chunk]
             columns["targets"] = np.array(targets, dtype=TARGET_TYPES[kind])
         yield columns
+
+
+def _encode(rows: Sequence[Row], tokenizer: Tokenizer) -> list[Ids]:
+    """The ids of every text of the rows, one after the other, cut where a row has a limit of its own."""
+    ids = tokenizer.encode([text for row in rows for text in row.texts])
+    start = 0
+    for row in rows:
+        end = start + len(row.texts)
+        if row.max_tokens is not None:
+            ids[start:end] = tokenizer.cut(ids[start:end], row.max_tokens)
+        start = end
+    return ids
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -146,7 +146,7 @@ def _old_data(merged: Recipe, known: Mapping[str, Task], tokenizer: Tokenizer) -
                 dev, note = load_split(task, written, Path(written.dev), tokenizer), ""
             except DataError as error:
                 note = f"{name}: is not scored, its dev rows cannot be read ({str(error).splitlines()[0]})"
-        data[name] = TaskData(task, None, dev, None, (note,) if note else ())
+        data[name] = TaskData(task, None, dev, None, (note,) if note else (), {})
     return data
 
 

@@ -38,10 +38,16 @@ def model_card(recipe: Recipe, tasks: dict[str, Task], scores: dict[str, Any]) -
         f'model.predict("{first.name}", {example})',
         "```",
         "",
-        f"Texts are cut at {recipe.max_length} tokens. The dev rows that are scored also chose the epoch.",
+        f"Texts are cut at {recipe.max_length} tokens. {_about_dev(recipe)}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _about_dev(recipe: Recipe) -> str:
+    if recipe.train_on_dev:
+        return "The dev rows were trained on, so nothing here measures the model."
+    return "The dev rows that are scored also chose the epoch."
 
 
 def _plain(text: str) -> str:

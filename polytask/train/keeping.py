@@ -2,19 +2,18 @@
 
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from polytask.data.batches import BatchStream
 from polytask.data.padding import Ints, budget_batches
-from polytask.data.rows import Row, read_rows
+from polytask.data.rows import Row
+from polytask.data.splits import Split
 from polytask.data.tokens import TokenTable
 from polytask.evaluate.network import NetworkScorer
 from polytask.evaluate.scoring import TOKENS_PER_BATCH
 from polytask.recipe import Recipe
-from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task
 from polytask.train.memory import Remembered
 from polytask.train.running import Material, train_table
@@ -47,8 +46,7 @@ def keep(material: Material, task: str, settings: MemoryRecipe, batch_size: int,
             candidates = random.permutation(table.num_rows)[:CANDIDATES]
             features = _features(material, data.task, table, candidates)
             order = candidates[herded_rows(features, classes_of(data.task, table)[candidates], limit)]
-    lines = list(dict.fromkeys(table.lines[order].tolist()))[:limit]  # one line may stand for several rows
-    return Remembered(data.task, _rows_at(material.recipe.tasks[task], lines), choose)
+    return Remembered(data.task, _rows_at(data.splits["train"], order, limit), choose)
 
 
 def classes_of(task: Task, table: TokenTable) -> Ints:
@@ -117,9 +115,11 @@ def _features(material: Material, task: Task, table: TokenTable, rows: Ints) -> 
     return found
 
 
-def _rows_at(written: TaskRecipe, lines: Sequence[int]) -> tuple[Row, ...]:
-    """The rows of a task's training file on some lines, in the order of the lines given."""
-    wanted = set(lines)
-    rows = (row for row in read_rows(Path(written.train), written) if isinstance(row, Row))
-    found = {row.line: row for row in rows if row.line in wanted}
-    return tuple(found[line] for line in lines)
+def _rows_at(train: Split, order: Ints, limit: int) -> tuple[Row, ...]:
+    """The first rows of an order of a table's rows; of a row and its copies, the row itself and once."""
+    origins = train.origins()
+    wanted = list(dict.fromkeys(origins[order].tolist()))[:limit]
+    first = dict(zip(*(part.tolist() for part in np.unique(origins, return_index=True)), strict=True))
+    numbers = {first[origin] for origin in wanted}
+    found = {number: row for number, row in enumerate(train.rows()) if number in numbers}
+    return tuple(found[first[origin]] for origin in wanted)

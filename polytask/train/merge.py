@@ -105,6 +105,8 @@ def _pinned(old: Recipe, name: str, task: Task) -> TaskRecipe:
     written = old.tasks[name]
     kept = {split: path for split in ("dev", "test") if (path := getattr(written, split)) is not None}
     gone = {split: None for split, path in kept.items() if not Path(path).is_file()}
+    if old.train_on_dev:  # its dev rows would flatter it
+        gone["dev"] = None
     return written.model_copy(
         update={"pairs": task.pairs, "bad_rows": written.bad_rows or old.bad_rows, **gone}
     )

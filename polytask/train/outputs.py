@@ -11,9 +11,7 @@ import numpy as np
 import torch
 
 from polytask.data.prepare import TaskData
-from polytask.data.rows import Row, read_rows
 from polytask.data.tokenizer import Tokenizer
-from polytask.data.tokens import TokenTable
 from polytask.evaluate.baselines import majority, tfidf
 from polytask.evaluate.calibration import Calibration, calibrate
 from polytask.evaluate.metrics import LESS_IS_BETTER, decide
@@ -21,7 +19,6 @@ from polytask.evaluate.scoring import Answers, TaskScore, score_answers, scores_
 from polytask.evaluate.transfer import Stage, transfer_to_dict
 from polytask.files import write_bytes
 from polytask.model.folder import save_model
-from polytask.recipe_tasks import TaskRecipe
 from polytask.tasks import Task, answers
 from polytask.train.card import model_card
 from polytask.train.checkpoint import load_best
@@ -58,9 +55,8 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
         return document
     for name in scores:
         say(f"scoring baselines of {name}")
-        written = training.recipe.tasks[name]
         if training.data[name].train is not None:
-            own = _baselines(training.data[name], written, training.recipe.seed)
+            own = _baselines(training.data[name], training.recipe.seed)
             document["tasks"][name]["baselines"] = own
         if (calibration := calibrations.get(name)) is not None:
             document["tasks"][name]["calibration"] = calibration.to_dict()
@@ -170,26 +166,18 @@ def _word(task: Task, value: Any) -> str:
             return f"{float(value):.6g}"
 
 
-def _baselines(data: TaskData, written: TaskRecipe, seed: int) -> dict[str, float]:
+def _baselines(data: TaskData, seed: int) -> dict[str, float]:
     """The task's metric without an encoder: the commonest answer, and TF-IDF with a linear model."""
     assert data.train is not None
     assert data.dev is not None
     task = data.task
     targets = np.asarray(data.train.targets), np.asarray(data.dev.targets)
-    train_texts = _texts(written.train, written, data.train)
-    dev_texts = _texts(str(written.dev), written, data.dev)
+    train_texts, dev_texts = ([row.texts for row in data.splits[split].rows()] for split in ("train", "dev"))
     found = {
         "majority": majority(task, *targets)[task.metric],
         "tfidf": tfidf(task, train_texts, targets[0], dev_texts, targets[1], seed)[task.metric],
     }
     return {name: round(value, 6) for name, value in found.items()}
-
-
-def _texts(file: str, written: TaskRecipe, table: TokenTable) -> list[tuple[str, ...]]:
-    """The texts of a table's rows, which are those of its file less the bad ones."""
-    kept = set(table.lines.tolist())
-    rows = read_rows(Path(file), written, labelled=False)
-    return [row.texts for row in rows if isinstance(row, Row) and row.line in kept]
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

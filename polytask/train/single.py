@@ -23,7 +23,7 @@ FOLDER = "single"
 def train_rows(recipe: Recipe) -> dict[str, int]:
     """The number of training rows of each task of a resolved recipe."""
     return {
-        name: split.scan.num_rows
+        name: split.num_rows
         for name, item in check(recipe).items()
         for split in item.splits
         if split.name == "train"

@@ -76,6 +76,33 @@ RECIPES = {
     TASK + 'head = "linar"': "did you mean 'linear'",
     TASK + 'pairs = "join"': "did you mean 'joined'",
     TASK + 'bad_rows = "ignore"': "tasks.mood.bad_rows should be one of stop, skip",
+    # what is done to training rows
+    '[tasks.mood]\ntrain = ["a.tsv", "b.tsv"]': "train should be one file or set; join = [...] adds",
+    "drop_longest = 2\n" + TASK: "drop_longest should be less than 1",
+    TASK + "drop_longest = -0.1": "tasks.mood.drop_longest should be greater than or equal to 0",
+    TASK + 'augment = "ead"': "augment.kind should be one of none, eda. Found 'ead'; did you mean 'eda'",
+    TASK + 'augment = { kind = "eda", swaps = 1 }': "Did you mean 'swap'",
+    TASK
+    + 'augment = { kind = "eda", swap = 2 }': "tasks.mood.augment.swap should be less than or equal to 1",
+    TASK + 'augment = { kind = "none", swap = 1 }': "swap is not an option of 'none', which has no options",
+    TASK
+    + 'augment = { kind = "eda", copies = 0 }': "tasks.mood.augment.copies is 0, and balance is not 'eda'",
+    TASK
+    + 'augment = { kind = "eda", synonyms = 0, insert = 0, swap = 0, delete = 0 }': "should not all be 0",
+    TASK + 'balance = "even"': "tasks.mood.balance should be one of none, repeat, eda",
+    PAIR + 'text = ["first", "second"]\nbalance = "eda"': "tasks.alike.balance evens out classes",
+    TASK + 'join = "mood-trian.tsv"': "did you mean 'mood-train.tsv'",
+    TASK + 'join = ["cs224n/stt"]': "tasks.mood.join.0: 'cs224n/stt' is neither a file",
+    TASK + 'join = [{ labels = ["a", "b"] }]': "tasks.mood.join.0.file is missing",
+    TASK
+    + 'join = [{ file = "mood-dev.tsv", max_length = 1 }]': "tasks.mood.join.0.max_length should be greater",
+    TASK + 'join = [{ file = "mood-dev.tsv", columns = 1 }]': "tasks.mood.join.0.columns is not a key",
+    TASK + 'text = "text"\njoin = [{ file = "mood-dev.tsv", text = ["a", "b"] }]': "join.0.text should be 1",
+    TASK + 'join = [{ file = "mood-dev.tsv", labels = { negative = "bad", positive = "positive" } }]': (
+        "tasks.mood.join.0.labels: a label should be one of negative, positive. Found 'bad'"
+    ),
+    "train_on_dev = true\n" + TASK: "train_on_dev is true, but no task has dev rows",
+    "train_on_dev = true\n" + TASK + "[[phases]]\npatience = 2": "phases.0.patience needs dev scores",
     PAIR + 'text = ["first", "second"]\nrange = [5, 0]': "the smaller first",
     PAIR + 'text = ["first", "second"]\nrange = [0]': "tasks.alike.range.1 is missing",
     PAIR + 'text = ["first", "second"]\nrange = [0, inf]': "tasks.alike.range.1 should be a finite number",

@@ -13,8 +13,8 @@ from small_bert import write_bert
 from tokenizers import Tokenizer as RustTokenizer
 
 from polytask.data.batches import BUCKET_BATCHES, BatchStream, Collator
-from polytask.data.padding import budget_batches, cut_longest_first
-from polytask.data.tokenizer import Tokenizer
+from polytask.data.padding import budget_batches
+from polytask.data.tokenizer import Tokenizer, cut_longest_first
 from polytask.data.tokens import TokenTable, table_from_texts
 from polytask.tasks import Task
 

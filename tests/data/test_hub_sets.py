@@ -88,7 +88,7 @@ def test_a_known_set_is_fetched_at_its_commit_with_names_for_numbers(
     assert hub.faults == []
     item = check(Recipe.from_dict({"tasks": {"t": found.model_dump(exclude_none=True)}}))["t"]
     # One of the twelve rows of train has no label.
-    assert {split.name: split.scan.num_rows for split in item.splits} == {"train": 11, "dev": 5, "test": 6}
+    assert {split.name: split.num_rows for split in item.splits} == {"train": 11, "dev": 5, "test": 6}
     assert item.task.labels == CLASSES
     assert item.splits[2].labelled is False
     rows = pq.read_table(found.train).to_pylist()
@@ -166,7 +166,7 @@ def test_any_set_on_the_hub_is_a_task_with_its_columns(hub: FakeHub, tmp_path: P
     found = resolved(tmp_path, train="hub:owner/faq", text="question", label="kind")
     assert found.test is None
     item = check(Recipe.from_dict({"tasks": {"t": found.model_dump(exclude_none=True)}}))["t"]
-    assert {split.name: split.scan.num_rows for split in item.splits} == {"train": 8, "dev": 8}
+    assert {split.name: split.num_rows for split in item.splits} == {"train": 8, "dev": 8}
     assert item.task.labels == ("how", "why")
     one = resolved(tmp_path, train="hub:owner/faq:extra:train", text="a", label="b")
     assert (one.dev, Path(one.train).name) == (None, "train.parquet")

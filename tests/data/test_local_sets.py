@@ -44,7 +44,7 @@ def test_all_nine_tasks_are_whole_from_a_folder(
     assert len(checked) == 9
     for name, item in checked.items():
         known = GLUE_SETS[f"glue/{name}"]
-        assert {split.name: split.scan.num_rows for split in item.splits} == SIZES
+        assert {split.name: split.num_rows for split in item.splits} == SIZES
         assert [split.labelled for split in item.splits] == [True, True, False]
         assert item.task.metric == known.metric
         assert item.task.labels == tuple((known.labels or {}).values())
@@ -83,7 +83,7 @@ def test_a_line_with_too_few_cells_is_a_bad_row(glue: Path, tmp_path: Path) -> N
     with pytest.raises(DataError, match=r"1 bad row.*\n.*train.parquet:25: 'question1' is missing"):
         check(resolve(recipe(tmp_path, "glue", q=written)))
     skipped = check(resolve(recipe(tmp_path, "glue", q={**written, "bad_rows": "skip"})))["q"]
-    assert skipped.splits[0].scan.num_rows == SIZES["train"]
+    assert skipped.splits[0].num_rows == SIZES["train"]
 
 
 def test_changed_files_are_read_anew_and_a_wrong_header_is_told(glue: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import altair as alt
 import vl_convert
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
-from polytask.report.read import Evaluation, Run, Scores, Update
+from polytask.report.facts import Evaluation, Scores, Update
+from polytask.report.read import Run
 from polytask.report.words import (
     ALONE,
     ALONE_COLOUR,

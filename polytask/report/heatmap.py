@@ -5,7 +5,7 @@ from collections.abc import Collection
 import altair as alt
 
 from polytask.report.charts import INK, MARK, MODEL, Spec, inline_chart, to_spec
-from polytask.report.read import Transfer
+from polytask.report.facts import Transfer
 
 LEAST_SPAN = 0.05  # between white and full colour, so that noise is not painted as forgetting
 FAINTEST, FULLEST = 0.06, 0.62  # opacities that leave a number readable on top

@@ -6,8 +6,9 @@ from typing import Any
 from polytask.errors import UserError
 from polytask.files import write_bytes
 from polytask.report import tables
+from polytask.report.facts import Phase
 from polytask.report.page import Page
-from polytask.report.read import Phase, Run
+from polytask.report.read import Run
 from polytask.report.words import decimal, whole
 
 
@@ -25,4 +26,4 @@ def write_plan(described: dict[str, Any], path: Path) -> None:
     ]
     card = f'<div class="card">{tables.table(heads, seen)}</div>'
     sections = f"{page.course()}<h2>Rows</h2>{card}"
-    write_bytes(path, page.document("The schedule, as expected before training", "", sections).encode())
+    write_bytes(path, page.document.html("The schedule, as expected before training", "", sections).encode())

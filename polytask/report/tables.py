@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
-from polytask.report.read import Done, Earlier, Phase, Scores, TaskScore, Transfer
+from polytask.report.facts import Done, Earlier, Phase, Scores, TaskScore, Transfer
 from polytask.report.words import ALONE, baseline_name, decimal, gain, gained, whole
 
 

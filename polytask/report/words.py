@@ -1,7 +1,7 @@
 """How a run's names and numbers are written for people."""
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
-from polytask.report.read import TaskScore
+from polytask.report.facts import TaskScore
 
 BASELINE_NAMES = {"majority": "Majority or mean", "tfidf": "TF-IDF"}
 BASELINE_COLOURS = {"majority": "floor", "tfidf": "baseline"}

@@ -7,7 +7,8 @@ import pytest
 from fake_run import write_run
 
 from polytask.report import charts
-from polytask.report.read import Run, Scores, read_run
+from polytask.report.facts import Scores
+from polytask.report.read import Run, read_run
 
 
 @pytest.fixture

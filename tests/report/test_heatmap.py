@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from polytask.report.facts import Stage, Transfer
 from polytask.report.heatmap import FAINTEST, FULLEST, score_matrix
-from polytask.report.read import Stage, Transfer
 
 FOUND = Transfer(
     stages=(

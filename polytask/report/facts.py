@@ -1,0 +1,146 @@
+"""What a run's files say, checked: the events and scores that a report reads."""
+
+from typing import Annotated
+
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0, le=2**53)]  # what a double holds exactly, so a page's script does too
+
+
+class Fact(BaseModel):
+    """Something a run wrote down; keys that the report does not know are left alone."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Share(Fact):
+    """What part of an epoch's draws each task gets."""
+
+    epoch: Count
+    share: dict[str, Annotated[float, Field(ge=0)]]
+
+
+class Phase(Fact):
+    """A stretch of training as it was planned."""
+
+    phase: Count
+    train: str
+    tasks: tuple[str, ...]
+    epochs: Count
+    updates: Count
+    schedule: tuple[Share, ...] = ()
+
+
+class Update(Fact):
+    """One optimiser step; a loss may be NaN when training diverged."""
+
+    phase: Count
+    update: Count
+    epoch: Count
+    seconds: float
+    tokens: Count
+    lr: float
+    losses: dict[str, Annotated[float, AllowInfNan(True)]]
+
+
+class Evaluation(Fact):
+    """Scores on dev in the middle of training."""
+
+    phase: Count
+    epoch: Count
+    update: Count
+    scores: dict[str, float]
+    mean: float
+    best: bool = False
+
+
+class Rows(Fact):
+    """How many rows of a task there are."""
+
+    train: Count | None = None
+    dev: Count | None = None
+
+
+class Drawn(Fact):
+    """How many rows of a task were trained on."""
+
+    rows: Count
+
+
+class Done(Fact):
+    """The end of training."""
+
+    seconds: float
+    tokens: Count
+    tokens_per_second: float
+    parameters: Count | None = None
+    model_parameters: Count | None = None
+    encoder: str | None = None
+    rows: dict[str, Rows] = {}
+    drawn: dict[str, Drawn] = {}
+
+
+class TaskScore(Fact):
+    """The final scores of one task on dev."""
+
+    metric: str
+    score: float
+    rows: Count
+    metrics: dict[str, float] = {}
+    baselines: dict[str, float] = {}
+
+
+class Best(Fact):
+    """The moment whose weights were kept."""
+
+    phase: Count
+    epoch: Count
+
+
+class Stage(Fact):
+    """A row of the score matrix: all tasks' scores after some were trained; of none: before training."""
+
+    tasks: tuple[str, ...]
+    scores: dict[str, float]
+
+
+class Transfer(Fact):
+    """The score matrix of a run whose phases train different tasks, and what follows from it."""
+
+    stages: tuple[Stage, ...]
+    forgetting: dict[str, float] = {}
+    backward: dict[str, float] = {}
+    forward: dict[str, float] = {}
+    mean: dict[str, float] = {}
+
+
+class Single(Fact):
+    """The scores of tasks that were trained alone by the same recipe."""
+
+    tasks: dict[str, TaskScore]
+    mean: float | None = None
+
+
+class Earlier(Fact):
+    """What adding a task did to the answers of one that was there before."""
+
+    rows: Count
+    of: str
+    changed_rows: Count
+    largest_change: float
+
+
+class Scores(Fact):
+    """What `scores.json` holds."""
+
+    tasks: dict[str, TaskScore]
+    mean: float
+    best: Best | None = None
+    transfer: Transfer | None = None
+    earlier_tasks: dict[str, Earlier] = {}
+    single: Single | None = None
+
+    @property
+    def baselines(self) -> list[str]:
+        """Every baseline that some task has."""
+        return [*dict.fromkeys(key for task in self.tasks.values() for key in task.baselines)]

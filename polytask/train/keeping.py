@@ -37,7 +37,8 @@ def keep(material: Material, task: str, settings: MemoryRecipe, batch_size: int,
     random = np.random.default_rng([material.recipe.seed, zlib.crc32(task.encode()), KEEPING_STREAM])
     match choose:
         case "ring":
-            order = last_rows(material.stream(task, batch_size, position), limit)
+            last = last_rows(material.stream(task, batch_size, position), limit)
+            order = np.concatenate([last, random.permutation(table.num_rows)])  # where few were drawn, any
         case "random":
             order = random.permutation(table.num_rows)
         case "balanced":

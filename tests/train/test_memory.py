@@ -78,6 +78,15 @@ def test_what_was_kept_reads_back_as_the_training_rows_it_is(
     assert flags == [row.label for row in kept["tags"].rows]
 
 
+def test_a_ring_of_a_task_that_was_hardly_drawn_is_filled_up(
+    tiny: Path, one_thread: None, tmp_path: Path
+) -> None:
+    changes = ["phases.0.epochs=1", "phases.0.steps_per_epoch=1", "phases.0.sampler=round_robin"]
+    changes += ['phases.0.memory={ kind = "keep", rows = 20, choose = "ring" }']
+    api.train(load_recipe(tiny, *changes), tmp_path / "run")
+    assert {name: len(remembered_lines(tmp_path / "run", name)) for name in NAMES} == dict.fromkeys(NAMES, 20)
+
+
 def test_none_keeps_nothing(tiny: Path, one_thread: None, tmp_path: Path) -> None:
     api.train(load_recipe(tiny, "phases.0.epochs=1", "phases.0.memory=none"), tmp_path / "run")
     assert not (tmp_path / "run" / FOLDER).exists()

@@ -1,6 +1,10 @@
 """What a run remembers of its tasks, how it holds later phases to it, and that it survives being stopped."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +218,29 @@ def test_a_run_stopped_while_it_rehearses_goes_on_bit_for_bit(
     api.train(recipe, tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert files_of(tmp_path / "run") == files_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("wanted", ["phase 1:", "epoch 1:"])
+def test_a_run_killed_while_it_rehearses_goes_on_bit_for_bit(
+    tiny: Path, shared_cache: Path, one_thread: None, tmp_path: Path, wanted: str
+) -> None:
+    changes, run = in_turn("gem"), tmp_path / "run"
+    command = [sys.executable, "-m", "polytask", "train", str(tiny / "tiny.toml"), "--out", str(run)]
+    command += [word for change in changes for word in ("--set", change)]
+    environment = {**os.environ, "POLYTASK_CACHE": str(shared_cache)}
+    rehearses = False
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            rehearses = rehearses or line.startswith("phase 1:")
+            if rehearses and line.startswith(wanted):
+                process.send_signal(signal.SIGKILL)
+                break
+    assert process.returncode == -signal.SIGKILL
+    api.train(load_recipe(tiny, *changes), run, resume=True)
+    api.train(load_recipe(tiny, *changes), tmp_path / "whole")
+    assert_same_run(run, tmp_path / "whole")
+    assert files_of(run) == files_of(tmp_path / "whole")
 
 
 def test_a_memory_with_a_changed_byte_is_refused(tiny: Path, one_thread: None, tmp_path: Path) -> None:

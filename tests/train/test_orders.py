@@ -11,13 +11,17 @@ import pytest
 from observed import assert_same_run, observe, read_events, stop_at
 from rich.console import Console
 from tiny_project import load_recipe
+from torch import Tensor
 
 from polytask import api
 from polytask.console import print_scores
 from polytask.errors import RecipeError
 from polytask.evaluate.scoring import TaskScore
+from polytask.model.multitask import MultitaskModel
+from polytask.train import running as running_module
 from polytask.train.loop import Training
-from polytask.train.phases import first_position
+from polytask.train.phases import first_position, select_trainable
+from polytask.train.running import RunningPhase
 from polytask.train.state import TrainingStopped
 
 STEPS = ("epochs=1", "steps_per_epoch=4", "batch_size=8")
@@ -141,3 +145,52 @@ def test_a_task_that_a_phase_cannot_train_is_named(project: Path) -> None:
         api.train(
             load_recipe(project, *cosine, "phases.0.train=heads", "phases.0.sampler=joint"), project / "run"
         )
+
+
+def test_layers_come_in_one_by_one_from_the_top(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = RunningPhase.update
+    moved: list[set[str]] = []
+
+    def watched(running: RunningPhase) -> object:
+        before = {name: value.detach().clone() for name, value in running.part.named.items()}
+        combined = update(running)
+        names = {name for name, value in running.part.named.items() if not value.equal(before[name])}
+        moved.append({".".join(name.split(".")[: 3 if ".layers." in name else 2]) for name in names})
+        return combined
+
+    monkeypatch.setattr(RunningPhase, "update", watched)
+    steps = ("phases.0.epochs=1", "phases.0.steps_per_epoch=8", "phases.0.sampler=joint")
+    api.train(load_recipe(project, *steps, "phases.0.unfreeze=0.5"), project / "run")
+    heads = {f"heads.task-{task}" for task in TASKS}
+    upper, lower = heads | {"encoder.layers.1"}, heads | {"encoder.layers.1", "encoder.layers.0"}
+    assert moved == [heads, heads, upper, lower, *[lower | {"encoder.embeddings"}] * 4]
+
+
+@pytest.mark.parametrize(("begin", "taken"), [("best", 0), ("last", 2)])
+def test_a_phase_begins_with_the_best_weights_so_far_or_the_last(
+    project: Path, monkeypatch: pytest.MonkeyPatch, begin: str, taken: int
+) -> None:
+    scores = iter([0.9, 0.2, 0.1, 0.3])
+
+    def found(training: Training, split: str) -> dict[str, TaskScore]:
+        score = next(scores)
+        return {name: TaskScore("accuracy", score, 1, {}) for name in training.data}
+
+    started: list[dict[str, Tensor]] = []
+
+    def watched(model: MultitaskModel, *given: Any) -> Any:
+        started.append({name: value.clone() for name, value in model.state_dict().items()})
+        return select_trainable(model, *given)
+
+    monkeypatch.setattr(Training, "score", found)
+    monkeypatch.setattr(running_module, "select_trainable", watched)
+    steps = (
+        "phases.0.epochs=3",
+        "phases.0.steps_per_epoch=2",
+        "phases.1.epochs=1",
+        "phases.1.steps_per_epoch=1",
+    )
+    recipe = load_recipe(project, *steps, f"phases.1.begin={begin}")
+    seen = observe(recipe, project / "run", monkeypatch)
+    assert all(value.equal(seen.at_evaluations[taken][name]) for name, value in started[1].items())
+    assert not all(value.equal(seen.at_evaluations[2 - taken][name]) for name, value in started[1].items())

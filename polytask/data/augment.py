@@ -26,6 +26,8 @@ AROUND = frozenset(
 INSIDE = frozenset("'’-")
 CLITIC = re.compile(r"['’](s|d|m|ll|re|ve)", re.IGNORECASE)  # the end of another word, cut off by a tokenizer
 
+SHORT = 5  # words: of a text with fewer, every word may be the one that decides, and none is deleted
+
 Random = np.random.Generator
 Item = TypeVar("Item")
 Synonyms = Mapping[str, Sequence[str]]
@@ -159,7 +161,9 @@ def _swap(words: Words, count: int, random: Random) -> str | None:
 
 
 def _delete(words: Words, count: int, random: Random) -> str | None:
-    """The text without `count` words, as long as one is left."""
+    """The text without `count` words, unless it is short; one is always left."""
+    if words.num_words < SHORT:
+        return None
     pieces = list(words.pieces)
     for place in _pick(words.places, min(count, words.num_words - 1), random):
         pieces[place] = ""

@@ -1,7 +1,6 @@
 """CAGrad (Liu et al. 2021): the mean gradient, moved towards the task that would gain least."""
 
 import numpy as np
-from scipy.optimize import brentq
 
 from polytask.train.combiners.min_norm import shortest
 from polytask.train.combiners.unit import Floats, root_of
@@ -15,6 +14,8 @@ def cagrad(gram: Floats, c: float) -> Floats:
     g_w is the convex combination that makes g_w . g0 + c |g0| |g_w| least. For a given length t in place of
     |g_w|, it is the shortest one of the g_i moved by a multiple of g0; at the right t its length is t.
     """
+    from scipy.optimize import brentq  # slow to import, and few phases need it
+
     num_tasks = len(gram)
     vectors = root_of(gram)
     mean = vectors.mean(axis=1)

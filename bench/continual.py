@@ -128,9 +128,9 @@ def _lost(item: Mapping[str, Any]) -> float:
     return -statistics.mean(item["backward"][task] for task in OLD)
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+def _mean(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and standard error, which one value does not have."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
     return statistics.mean(values), error
 
 
@@ -151,19 +151,22 @@ def _kept(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
 def print_summary(summary: Mapping[str, Mapping[str, Any]]) -> None:
     """The table of docs/continual.md."""
 
-    def shown(value: tuple[float, float] | None, digits: int = 3) -> str:
-        return "" if value is None else f"{value[0]:.{digits}f} ± {value[1]:.{digits}f}"
+    def shown(value: tuple[float, float | None] | None, digits: int = 3) -> str:
+        if value is None:
+            return ""
+        error = f" ± {value[1]:.{digits}f}" if value[1] is not None else ""
+        return f"{value[0]:.{digits}f}{error}"
 
     rows = [
         [
             NAMES[method],
             *(shown(item[task]) for task in (*ORDER, "mean", "lost")),
             shown(item["kept"], 2) if method != "naive" else "",
-            shown(item["seconds"], 0),
+            str(item["seeds"]),
         ]
         for method, item in summary.items()
     ]
-    header = ["", "SST", "Quora", "STS", "mean", "lost", "share of naive's loss kept", "seconds"]
+    header = ["", "SST", "Quora", "STS", "mean", "lost", "kept of what naive loses", "seeds"]
     print_table(header, rows)
 
 

@@ -66,6 +66,7 @@ def read_memory(run: Path, tasks: Mapping[str, Task], names: Sequence[str]) -> d
 
 def _line(row: Row) -> str:
     values = {"line": row.line, "id": row.id, "texts": row.texts, "label": row.label}
+    values |= {"max_tokens": row.max_tokens} if row.max_tokens is not None else {}
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
@@ -113,4 +114,5 @@ def _read_row(line: str) -> Row:
         str(values["id"]),
         tuple(values["texts"]),
         tuple(label) if isinstance(label, list) else label,
+        values.get("max_tokens"),
     )

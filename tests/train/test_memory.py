@@ -269,3 +269,16 @@ def test_a_later_phase_decides_what_is_kept_for_it(tiny: Path, one_thread: None,
 def test_holding_a_frozen_encoder_is_refused(tiny: Path, one_thread: None, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"phases\.0\.memory is 'gem'.* Found heads\."):
         api.train(load_recipe(tiny, "phases.0.memory=gem", "phases.0.train=heads"), tmp_path / "run")
+
+
+def test_prepared_rows_are_remembered_once_and_as_long_as_they_were_read(project: Path) -> None:
+    changes = ["phases.0.epochs=1", "tasks.mood.augment=eda", "tasks.mood.balance=repeat"]
+    changes += ['tasks.mood.join=[{ file = "mood-dev.tsv", max_length = 6 }]']
+    run = api.train(load_recipe(project, *changes), project / "run").folder
+    found = remembered_lines(run, "mood")
+    assert len({(row["id"], row["texts"][0]) for row in found}) == len(found) == 80
+    assert Counter(row.get("max_tokens") for row in found) == {None: 50, 6: 30}
+    model = load(run, precision="fp32")
+    kept = read_memory(run, model.tasks, ["mood"])["mood"]
+    lengths = kept.table(model.tokenizer).lengths()[:, 0]
+    assert max(length for row, length in zip(kept.rows, lengths, strict=True) if row.max_tokens) == 4

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from polytask.data.places import Places, locate
-from polytask.data.prepare import load_split
+from polytask.deploy.export import export
+from polytask.deploy.labelled import dev_tables, file_table, run_recipe
 from polytask.deploy.model import Model, load
 from polytask.deploy.share import pull, push
 from polytask.errors import UserError, one_of
@@ -25,6 +25,7 @@ __all__ = [
     "Run",
     "add_task",
     "evaluate",
+    "export",
     "load",
     "pull",
     "push",
@@ -157,24 +158,18 @@ def evaluate(path: str | Path, *, task: str | None = None, data: str | Path | No
 
     `data` is a file, or names rows as a recipe does: `glue/mnli:dev_mismatched`, `hub:owner/name:config`.
     """
-    recipe_path = Path(path) / "recipe.toml"
-    recipe = Recipe.load(recipe_path) if recipe_path.is_file() else None
+    recipe = run_recipe(Path(path)) if (Path(path) / "recipe.toml").is_file() else None
     model = load(path, precision=recipe.precision if recipe is not None else "auto")
     if data is not None:
-        names = [task or _only_task(model)]
-        files = {names[0]: locate(str(data), "dev", Places.of(Path.cwd()))}
-    else:
-        if recipe is None:
-            raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
-        if recipe.train_on_dev:
-            raise UserError(f"{path} was trained on its dev rows (train_on_dev): give --task and --data.")
-        names = [task] if task is not None else list(model.tasks)
-        files = {name: Path(dev) for name in names if (dev := recipe.tasks[model.task(name).name].dev)}
-        if not files:
-            raise UserError(f"{path}: no dev rows were given in its recipe: give --task and --data.")
+        tables = file_table(model, str(data), task)
+    elif recipe is None:
+        raise UserError(f"{path} is not a run folder, so it names no dev rows: give --task and --data.")
+    elif recipe.train_on_dev:
+        raise UserError(f"{path} was trained on its dev rows (train_on_dev): give --task and --data.")
+    elif not (tables := dev_tables(model, recipe, task)):
+        raise UserError(f"{path}: no dev rows were given in its recipe: give --task and --data.")
     scores = {}
-    for name, file in files.items():
-        table = load_split(model.task(name), model.source(name), file, model.tokenizer)
+    for name, table in tables.items():
         found = answer_table(model.scorer, model.task(name), table, model.padder)
         scores[name] = score_answers(model.task(name), found, table)
     return scores_to_dict(scores)
@@ -187,10 +182,3 @@ def free_folder(parent: Path, name: str) -> Path:
         number += 1
         folder = parent / f"{name}-{number}"
     return folder
-
-
-def _only_task(model: Model) -> str:
-    names: Sequence[str] = list(model.tasks)
-    if len(names) > 1:
-        raise UserError(f"--data belongs to one task: name it with --task ({', '.join(names)}).")
-    return names[0]

@@ -18,7 +18,8 @@ class Tokens:
     def padding_bias(self, dtype: torch.dtype) -> Tensor | None:
         """What is added to attention scores, [B, 1, 1, L]; None where nothing is padded."""
         width = self.ids.shape[1]
-        if int(self.lengths.min()) == width:
+        # An exported graph holds for every batch, so it always adds the bias.
+        if not torch.compiler.is_exporting() and int(self.lengths.min()) == width:
             return None
         bias = torch.zeros(self.ids.shape, dtype=dtype, device=self.ids.device)
         return bias.masked_fill_(~self.mask(), torch.finfo(dtype).min)[:, None, None, :]

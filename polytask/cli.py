@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from polytask.commands import changing, sets, sharing, training, using
+from polytask.commands import changing, exporting, predicting, sets, sharing, training, using
 from polytask.commands.output import fail
 from polytask.errors import UserError
 
@@ -20,7 +20,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (training.train, using.evaluate, using.predict, training.report, training.info):
+for verb in (
+    training.train,
+    using.evaluate,
+    predicting.predict,
+    training.report,
+    training.info,
+    exporting.export,
+):
     app.command()(verb)
 for change in (changing.add_task, changing.remove_task, changing.adopt):
     app.command()(change)

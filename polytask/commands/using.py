@@ -1,7 +1,5 @@
-"""Commands that use a trained model: evaluate and predict."""
+"""Commands that measure a trained model: evaluate."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,27 +27,3 @@ def evaluate(
         from polytask.console import print_scores
 
         print_scores(scores)
-
-
-def predict(
-    path: Annotated[Path, typer.Argument(help="A model or run folder.", metavar="MODEL")],
-    file: Annotated[
-        str, typer.Argument(help="CSV, TSV, JSONL or Parquet; '-' reads texts from standard input.")
-    ] = "-",
-    task: Annotated[
-        str | None, typer.Option(help="Only this task; all that fit the input by default.")
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Predict, one JSON line a row and task."""
-    from polytask.deploy.model import load
-    from polytask.deploy.predict import predict_file, predict_lines
-
-    model = load(path)
-    found = (
-        predict_lines(model, task, sys.stdin.buffer) if file == "-" else predict_file(model, task, Path(file))
-    )
-    if as_json:
-        print_json(list(found))
-    for record in found:
-        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -63,6 +63,14 @@ class Tokenizer:
         """Write `tokenizer.json` as it was read, so that its fingerprint stays."""
         (folder / "tokenizer.json").write_bytes(self._source)
 
+    def special_words(self) -> dict[str, str]:
+        """The tokens that Hugging Face wants by name, as far as this tokenizer has them."""
+        ids = {"pad_token": self.pad_id, "cls_token": self.prefix[0], "sep_token": self.suffix[-1]}
+        words = {role: self._rust.id_to_token(number) for role, number in ids.items()}
+        for role, choices in (("unk_token", ("[UNK]", "<unk>")), ("mask_token", ("[MASK]", "<mask>"))):
+            words[role] = next((word for word in choices if self._rust.token_to_id(word) is not None), None)
+        return {role: word for role, word in words.items() if word is not None}
+
     def encode(self, texts: Sequence[str], limit: int = MAX_TOKENS) -> list[Ids]:
         """The ids of each text without specials, at most `limit` of them."""
         batch = list(texts)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from polytask.data.padding import Padder, budget_batches
 from polytask.data.tokenizer import Tokenizer
 from polytask.data.tokens import table_from_texts
+from polytask.deploy.onnx_scorer import RUNTIME, OnnxScorer
 from polytask.deploy.share import folder_of
 from polytask.errors import ModelError, UserError, one_of
 from polytask.evaluate.metrics import THRESHOLD
@@ -176,6 +177,8 @@ def _load_scorer(
     folder: Path, config: Mapping[str, Any], device: str, precision: "Precision"
 ) -> tuple[Scorer, int]:
     """What computes the answers, and the longest text it takes; an exported model does without torch."""
+    if config.get("runtime") == RUNTIME:
+        return OnnxScorer.load(folder, config, device), config.get("longest", config["max_length"])
     from polytask.evaluate.network import NetworkScorer
     from polytask.model.compute import choose_compute
     from polytask.model.folder import load_model
@@ -188,6 +191,7 @@ class _Settings(BaseModel):
     """What prediction needs of a `config.json`, besides the encoder."""
 
     max_length: int = Field(ge=4)
+    longest: int = 4  # an exported model's longest text, which its graph does not say
     encoder_name: str
     sources: dict[str, dict[str, Any]]
     tasks: dict[str, Task]

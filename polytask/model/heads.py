@@ -78,7 +78,7 @@ class Head(nn.Module):
                 return mean_pool(states[-1], tokens)
 
     def _cosine(self, features: Tensor) -> Tensor:
-        first, second = features.float().chunk(2)
+        first, second = halves(features.float())
         cosine = F.cosine_similarity(first, second, dim=1).unsqueeze(1)
         if self.task.kind == "classification":
             return cosine * (self.task.head.scale or 1.0)
@@ -98,7 +98,13 @@ def output_layers(
     return nn.Sequential(small_linear(num_features, num_outputs, generator))
 
 
+def halves(pooled: Tensor) -> tuple[Tensor, Tensor]:
+    """The vectors of the first and of the second sentences; chunking would fix an exported graph's batch."""
+    half = pooled.shape[0] // 2
+    return pooled.narrow(0, 0, half), pooled.narrow(0, half, half)
+
+
 def pair_features(pooled: Tensor) -> Tensor:
     """u, v, |u - v|, u * v, [B, 4 D], from the vectors [2 B, D] of first and second sentences."""
-    first, second = pooled.chunk(2)
+    first, second = halves(pooled)
     return torch.cat([first, second, (first - second).abs(), first * second], dim=1)

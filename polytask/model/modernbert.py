@@ -191,7 +191,7 @@ def turn(heads: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
 
 def near_bias(bias: Tensor | None, length: int, window: int, hidden: Tensor) -> Tensor | None:
     """The bias of padding, and where the sequences are longer than the window also of what lies beyond it."""
-    if length <= window + 1:
+    if not torch.compiler.is_exporting() and length <= window + 1:
         return bias
     dtype = score_dtype(hidden)
     places = torch.arange(length, device=hidden.device)

@@ -101,15 +101,16 @@ class MultitaskModel(nn.Module):
         if not self.adapters_on or not len(self.adapters):
             return None, {}
         names = tuple(batch.slices)
-        parts = [torch.arange(rows.start, rows.stop) for rows in batch.slices.values()]
-        rows = TaskRows(names, tuple(len(part) for part in parts))
-        indexes = torch.cat(parts)
+        parts = list(batch.slices.values())
+        rows = TaskRows(names, tuple(part.stop - part.start for part in parts))
         device = batch.tokens.ids.device
-        in_order = torch.equal(indexes, torch.arange(batch.tokens.ids.shape[0]))
         adapters = [self.adapters[module_name(name)] for name in names]
         if not any(parameter.requires_grad for parameter in adapters[0].parameters()):
             dropout = None  # what is frozen runs as in evaluation
-        expanded = None if in_order else indexes.to(device)
+        expanded = None
+        ends = [*(part.start for part in parts), batch.tokens.ids.shape[0]]
+        if [0, *(part.stop for part in parts)] != ends:  # otherwise the batch is sorted by task already
+            expanded = torch.cat([torch.arange(part.start, part.stop) for part in parts]).to(device)
         slots = bind(adapters, rows, expanded, self.encoder.config.num_layers, dropout)
         return slots, rows.slices()
 

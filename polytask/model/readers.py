@@ -66,11 +66,9 @@ class RecurrentReader(nn.Module):
 
     def forward(self, states: Sequence[Tensor], tokens: Tokens, dropout: Dropout | None) -> Tensor:
         hidden = dropout(states[-1]) if dropout is not None else states[-1]
-        lengths = tokens.lengths.cpu()
         with torch.autocast(hidden.device.type, enabled=False):  # steps are too small to gain from bf16
-            packed = nn.utils.rnn.pack_padded_sequence(
-                hidden.float(), lengths, batch_first=True, enforce_sorted=False
-            )
-            _, last = self.cells(packed)
-        vector: Tensor = (last[0] if isinstance(last, tuple) else last)[0]
+            after_each, _ = self.cells(hidden.float())  # [B, L, size]
+        # Padding comes after the last real token, so it never reaches the state that is read.
+        last = (tokens.lengths - 1)[:, None, None].expand(-1, 1, after_each.shape[2])
+        vector: Tensor = after_each.gather(1, last).squeeze(1)
         return torch.cat([vector, states[-1][:, 0].float()], dim=1) if self.cls else vector

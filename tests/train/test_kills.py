@@ -48,7 +48,7 @@ FORKS.set_forkserver_preload(["polytask.api"])
 def train(project: Path, run: Path, cache: Path) -> None:
     """One life of the run."""
     os.environ["POLYTASK_CACHE"] = str(cache)
-    api.train(load_recipe(project, *CHANGES), run, resume=run.exists() and any(run.iterdir()))
+    api.train(load_recipe(project, *CHANGES), run, resume=(run / "recipe.toml").is_file())
 
 
 def saved(run: Path) -> int:
@@ -69,7 +69,7 @@ def kill_in_the_middle(process: BaseProcess, run: Path, chance: random.Random) -
     while saved(run) < wanted and process.is_alive():
         assert time.monotonic() < given_up
         time.sleep(0.001)
-    time.sleep(chance.uniform(0, 0.05))
+    time.sleep(chance.uniform(0, 0.02))
     assert process.is_alive(), "the run ended before it could be killed"
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)

@@ -148,8 +148,8 @@ def _kept(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
     return share(pairs), error
 
 
-def print_summary(summary: Mapping[str, Mapping[str, Any]]) -> None:
-    """The table of docs/continual.md."""
+def table_of(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The heads and rows of the table in docs/continual.md."""
 
     def shown(value: tuple[float, float | None] | None, digits: int = 3) -> str:
         if value is None:
@@ -166,8 +166,17 @@ def print_summary(summary: Mapping[str, Mapping[str, Any]]) -> None:
         ]
         for method, item in summary.items()
     ]
-    header = ["", "SST", "Quora", "STS", "mean", "lost", "kept of what naive loses", "seeds"]
-    print_table(header, rows)
+    return ["", "SST", "Quora", "STS", "mean", "lost", "kept of what naive loses", "seeds"], rows
+
+
+def print_summary(summary: Mapping[str, Mapping[str, Any]], markdown: bool) -> None:
+    """Show the table to people, or as Markdown."""
+    heads, rows = table_of(summary)
+    if not markdown:
+        print_table(heads, rows)
+        return
+    for cells in [heads, ["---"] * len(heads), *rows]:
+        stdout.print(f"| {' | '.join(cells)} |", soft_wrap=True, markup=False)
 
 
 def main() -> None:
@@ -176,6 +185,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=100, help="of 32 rows, for each task")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--markdown", action="store_true", help="print the table for docs/continual.md")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--runs", type=Path, default=Path(tempfile.gettempdir()) / "polytask-continual")
     given = parser.parse_args()
@@ -192,7 +202,7 @@ def main() -> None:
             given.out.parent.mkdir(parents=True, exist_ok=True)
             document = {"summary": summarise(results), "results": results}
             given.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print_summary(summarise(results))
+    print_summary(summarise(results), given.markdown)
 
 
 if __name__ == "__main__":

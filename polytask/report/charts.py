@@ -26,6 +26,7 @@ Item = TypeVar("Item")
 
 INK, CARD, MODEL, BASELINE, MARK = (f"var(--{name})" for name in ("ink", "card", "model", "baseline", "mark"))
 PALETTE = [f"var(--task{number})" for number in range(NUM_COLOURS)]
+ZERO = "datum.value ? datum.label : '0'"  # without unit or exponent
 MAX_POINTS = 6_000  # of all loss curves of a page together
 MOMENT = (
     alt.Tooltip("phase:Q"),
@@ -110,13 +111,41 @@ def rate_curve(run: Run) -> Spec | None:
         y=alt.Y(
             "lr:Q",
             title=None,
-            axis=alt.Axis(format="~e", tickCount=4, labelExpr="datum.value ? datum.label : '0'"),
+            axis=alt.Axis(format="~e", tickCount=4, labelExpr=ZERO),
         ),
         tooltip=[*MOMENT, alt.Tooltip("lr:Q", format=".2e")],
     )
     return to_spec(
         alt.layer(*_phase_starts(run), rates.mark_line(color=MODEL, strokeWidth=2)), says="Learning rate."
     )
+
+
+def speed_curve(run: Run) -> Spec | None:
+    """Tokens a second between one logged update and the next, smoothed."""
+    pairs = [
+        (after, (after.tokens - before.tokens) / (after.seconds - before.seconds))
+        for before, after in pairwise(run.updates)
+        if after.seconds > before.seconds and after.tokens >= before.tokens
+    ]
+    if len(pairs) < 2:
+        return None
+    smooth = _smoothed([speed for _, speed in pairs])
+    rows = [
+        {**_moment(each), "speed": round(value)}
+        for (each, _), value in _thinned([*zip(pairs, smooth, strict=True)], 200)
+    ]
+    axis = alt.Axis(format="~s", tickCount=4, labelExpr=ZERO)
+    base = inline_chart(rows).encode(
+        x=_updates_axis(run),
+        y=alt.Y(
+            "speed:Q",
+            title=None,
+            scale=alt.Scale(zero=True),
+            axis=axis,
+        ),
+        tooltip=[*MOMENT, alt.Tooltip("speed:Q", format=",")],
+    )
+    return to_spec(base.mark_line(color=MODEL, strokeWidth=2), says="Tokens a second over training.")
 
 
 def schedule_chart(run: Run) -> Spec | None:
@@ -200,7 +229,7 @@ def loss_curve(run: Run, task: str, num_charts: int) -> Spec | None:
     )
     axis = alt.Y("loss:Q", title=None, scale=_span([row["loss"] for row in rows]), axis=_few_ticks())
     raw = base.mark_line(color=MODEL, strokeWidth=1, opacity=0.3).encode(y=axis)
-    strong = base.mark_line(color=MODEL, strokeWidth=2).encode(y="smooth:Q")
+    strong = base.mark_line(color=MODEL, strokeWidth=2, point=len(rows) == 1).encode(y="smooth:Q")
     return to_spec(alt.layer(raw, strong), height=110, says="Training loss.")
 
 

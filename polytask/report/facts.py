@@ -78,6 +78,17 @@ class Done(Fact):
     encoder: str | None = None
     rows: dict[str, Rows] = {}
     drawn: dict[str, Drawn] = {}
+    precision: str | None = None
+    own_parameters: dict[str, Count] = {}
+    classes: dict[str, dict[str, Count]] = {}  # how often each label occurs on train
+
+
+class Calibration(Fact):
+    """A task's temperature, and the calibration error without and with one."""
+
+    temperature: Annotated[float, Field(gt=0)]
+    error_before: float
+    error_after: float
 
 
 class TaskScore(Fact):
@@ -88,6 +99,8 @@ class TaskScore(Fact):
     rows: Count
     metrics: dict[str, float] = {}
     baselines: dict[str, float] = {}
+    calibration: Calibration | None = None
+    in_mean: bool = True
 
 
 class Best(Fact):
@@ -134,7 +147,7 @@ class Scores(Fact):
     """What `scores.json` holds."""
 
     tasks: dict[str, TaskScore]
-    mean: float
+    mean: float | None  # None where no task has dev rows
     best: Best | None = None
     transfer: Transfer | None = None
     earlier_tasks: dict[str, Earlier] = {}

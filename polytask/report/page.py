@@ -6,7 +6,9 @@ from pathlib import Path
 from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.files import write_bytes
 from polytask.report import tables
+from polytask.report.answer_section import answer_sections
 from polytask.report.document import Document, key
+from polytask.report.findings import findings
 from polytask.report.read import Run, read_run
 from polytask.report.words import (
     ALONE,
@@ -40,10 +42,11 @@ class Page:
 
     def html(self) -> str:
         """The whole page."""
-        sections = "".join((self.scores(), self.stages(), self.course(), self.each_task(), self.details()))
-        return self.document.html(
-            self.subtitle(), self.missing() + self.tiles(), sections, "All scores are on dev rows."
-        )
+        found = self.scores(), self.stages(), self.course(), self.each_task()
+        answers = answer_sections(self.run, self.document)
+        sections = "".join((*found, answers, self.cost(), self.details()))
+        first = self.missing() + self.tiles() + self.findings()
+        return self.document.html(self.subtitle(), first, sections, "All scores are on dev rows.")
 
     def subtitle(self) -> str:
         """What was trained on what, in a line."""
@@ -88,9 +91,16 @@ class Page:
         )
         return f'<div class="tiles">{boxes}</div>'
 
+    def findings(self) -> str:
+        """What it all comes to."""
+        items = "".join(f"<li>{escape(line)}</li>" for line in findings(self.run))
+        return f'<ul class="findings">{items}</ul>' if items else ""
+
     def kept(self) -> str:
         """Which moment's weights the scores are of."""
         best = self.run.scores.best if self.run.scores else None
+        if self.run.scores and not self.run.scores.tasks:
+            return "no task has dev rows"
         if best is None:
             return "on dev"
         return (
@@ -104,13 +114,16 @@ class Page:
         if self.run.scores is None:
             return ""
         final = self.run.scores
+        if not final.tasks:
+            return ""
         marks = [(baseline_colour(key, n), baseline_name(key)) for n, key in enumerate(final.baselines)]
         marks += [(ALONE_COLOUR, ALONE)] if final.single else []
+        heading = self.document.heading("Scores")
         chart = self.document.place("score_bars", final)
         bars = (
             f'<div class="card">{key([("model", "This model"), *marks], "box")}{chart}</div>' if chart else ""
         )
-        return f'<h2>Scores</h2>{bars}<div class="card">{tables.scores(final)}</div>'
+        return f'{heading}{bars}<div class="card">{tables.scores(final)}</div>'
 
     def stages(self) -> str:
         """What each phase did to the tasks of the others."""
@@ -126,7 +139,7 @@ class Page:
         picture = f'<div class="card">{top}</div>' if drawn else ""
         table = tables.transfer(final.transfer, [*final.tasks])
         earlier = f'<div class="card">{tables.earlier(final.earlier_tasks)}</div>' * bool(final.earlier_tasks)
-        return f'<h2>Stages</h2>{picture}<div class="card">{table}</div>{earlier}'
+        return f'{self.document.heading("Stages")}{picture}<div class="card">{table}</div>{earlier}'
 
     def course(self) -> str:
         """How training went, over all tasks."""
@@ -138,7 +151,8 @@ class Page:
         planned = tables.phases(self.run.phases)
         table = f'<div class="card">{planned}</div>' if planned else ""
         cards = f'{mean}<div class="grid">{schedule}{rate}</div>{table}'
-        return f"<h2>Training</h2>{cards}" if mean or schedule or rate or table else ""
+        some = mean or schedule or rate or table
+        return f"{self.document.heading('Training')}{cards}" if some else ""
 
     def card(self, title: str, says: str, chart: str, key: str = "") -> str:
         """A chart of the whole run under its title; nothing if there is nothing to draw."""
@@ -160,7 +174,8 @@ class Page:
         )
         marks += [("faint model", "Loss of single updates")] if self.run.updates else []
         marks_key = key(marks)
-        return f'<h2>Task by task</h2>{marks_key}<div class="grid small">{cards}</div>{more}'
+        heading = self.document.heading("Task by task")
+        return f'{heading}{marks_key}<div class="grid small">{cards}</div>{more}'
 
     def task_card(self, task: str, num_cards: int) -> str:
         """One task's two curves under its name and scores."""
@@ -180,14 +195,24 @@ class Page:
         curves += f'<p class="label">Training loss</p>{loss}' if loss else ""
         return f'<div class="card"><h3>{escape(task)}</h3><p class="says">{escape(says)}</p>{curves}</div>'
 
+    def cost(self) -> str:
+        """What the model weighs, and how fast it was trained."""
+        facts = tables.cost(self.run)
+        drawn = self.card("Speed", "Real tokens a second, smoothed.", "speed_curve")
+        if not facts and not drawn:
+            return ""
+        table = f'<div class="card">{facts}</div>' if facts else ""
+        return f'{self.document.heading("Parameters and speed")}<div class="grid">{table}{drawn}</div>'
+
     def details(self) -> str:
         """Every metric, the rows, and the recipe."""
-        run, parts = self.run, []
-        if run.scores:
-            parts.append(f'<h2>Every metric</h2><div class="card">{tables.metrics(run.scores.tasks)}</div>')
+        run, parts, heading = self.run, [], self.document.heading
+        if run.scores and run.scores.tasks:
+            metrics = tables.metrics(run.scores.tasks)
+            parts.append(f'{heading("Every metric")}<div class="card">{metrics}</div>')
         if run.done and run.done.rows:
-            parts.append(f'<h2>Data</h2><div class="card">{tables.rows(run.done)}</div>')
+            parts.append(f'{heading("Data")}<div class="card">{tables.rows(run.done)}</div>')
         if run.recipe is not None:
             text = f"<summary>recipe.toml, as resolved</summary><pre>{escape(run.recipe)}</pre>"
-            parts.append(f'<h2>Recipe</h2><div class="card"><details>{text}</details></div>')
+            parts.append(f'{heading("Recipe")}<div class="card"><details>{text}</details></div>')
         return "".join(parts)

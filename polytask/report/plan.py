@@ -25,5 +25,5 @@ def write_plan(described: dict[str, Any], path: Path) -> None:
         [task, whole(rows), decimal(described["passes"][task], 2)] for task, rows in described["rows"].items()
     ]
     card = f'<div class="card">{tables.table(heads, seen)}</div>'
-    sections = f"{page.course()}<h2>Rows</h2>{card}"
+    sections = f"{page.course()}{page.document.heading('Rows')}{card}"
     write_bytes(path, page.document.html("The schedule, as expected before training", "", sections).encode())

@@ -22,6 +22,7 @@ class Run:
     """One training's results, and in plain words what is missing of them."""
 
     name: str
+    folder: Path | None = None  # none for a run that is only planned
     recipe: str | None = None
     scores: Scores | None = None
     phases: list[Phase] = field(default_factory=list)
@@ -54,7 +55,7 @@ def read_run(folder: Path) -> Run:
     """Read a run folder; at least one of its files has to be there."""
     if not any((folder / name).is_file() for name in FILES):
         raise UserError(f"{folder}: not a run folder. It should hold {', '.join(FILES)}; found none of them.")
-    run = Run(name=folder.resolve().name)
+    run = Run(name=folder.resolve().name, folder=folder)
     _read_recipe(folder / "recipe.toml", run)
     _read_events(folder / "events.jsonl", run)
     _read_scores(folder / "scores.json", run)

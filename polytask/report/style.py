@@ -13,8 +13,14 @@ LIGHT = """--page: #f6f7f9; --card: #ffffff; --ink: #1a1f27; --muted: #5d6673; -
   --task0: #0b6bb0; --task1: #e69f00; --task2: #009e73; --task3: #cc79a7;
   --task4: #56b4e9; --task5: #d55e00; --task6: #8b95a1; --task7: #a89b14;"""
 
+PRINTED_ERRORS = 12  # of a task
 COLOURS = ("model", "baseline", "floor", *(f"task{number}" for number in range(NUM_COLOURS)))
 KEYS = "\n".join(f".key i.{name} {{ color: var(--{name}); }}" for name in COLOURS)
+
+SHADES = "\n".join(
+    f".matrix td.s{share} {{ background: color-mix(in srgb, var(--of) {6 + 6 * share}%, transparent); }}"
+    for share in range(1, 11)
+)
 
 # Okabe and Ito's colours, which people of any colour vision tell apart, made a little lighter on dark
 CSS = (
@@ -90,6 +96,55 @@ p.says:last-child { margin: 12px 0 0; }
 .key span { overflow-wrap: anywhere; }
 KEYS
 .card .label { margin: 12px 0 2px; color: var(--muted); font-size: 12px; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 14px; font-size: 13px; }
+nav a { color: var(--model); text-decoration: none; }
+nav a:hover { text-decoration: underline; }
+ul.findings { margin: 18px 0 0; padding: 2px 0 2px 14px; list-style: none; }
+ul.findings { border-left: 3px solid var(--model); }
+ul.findings li { margin: 3px 0; }
+h4 { margin: 0; font-size: 14px; font-weight: 650; }
+h4 + :not(p) { margin-top: 8px; }
+.after, .stack .card + .card { margin-top: 14px; }
+.stack .card { margin: 0; }
+details.part { margin-top: 14px; padding-top: 14px; border-top: 1px solid var(--line); }
+h2 + details.part { border-top: 0; padding-top: 0; }
+details.part > summary { margin-bottom: 12px; }
+details.part > summary h3 { display: inline; margin-right: 10px; font-size: 16px; }
+details.part > summary span { color: var(--muted); font-size: 13px; font-weight: 400; }
+table.matrix { width: auto; min-width: min(100%, 320px); border-collapse: separate; border-spacing: 3px; }
+.matrix th, .matrix td { padding: 0; border: 0; text-align: center; min-width: 40px; height: 34px; }
+.matrix thead th { vertical-align: bottom; padding: 0 4px 4px; }
+.matrix tbody th { vertical-align: middle; padding-right: 8px; text-align: right; }
+.matrix tbody th { color: var(--ink); white-space: nowrap; }
+.matrix.upright thead span { white-space: nowrap; writing-mode: vertical-rl; transform: rotate(180deg); }
+.matrix td { border-radius: 5px; font-weight: 400; width: auto; }
+.matrix td:first-child { min-width: 40px; width: auto; }
+.matrix td.none { color: var(--mark); }
+.matrix td.sum, .matrix th:last-child { color: var(--muted); padding-left: 8px; text-align: right; }
+.matrix td.right { --of: var(--model); } .matrix td.wrong { --of: var(--baseline); }
+SHADES
+.matrix button { width: 100%; height: 100%; padding: 0; border: 0; border-radius: 5px; background: none; }
+.matrix button { color: inherit; font: inherit; cursor: pointer; }
+.matrix button:hover { outline: 2px solid var(--ink); }
+:focus-visible { outline: 2px solid var(--model); outline-offset: 2px; }
+.scroll.tall { max-height: 520px; overflow-y: auto; }
+.scroll.tall thead th { position: sticky; top: 0; background: var(--card); }
+table.facts td:first-child { width: auto; font-weight: 400; }
+table.errors { font-size: 13px; }
+.errors td { vertical-align: top; }
+.errors td.text { width: auto; min-width: 16em; font-weight: 400; }
+.errors p { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
+.errors p + p { margin-top: 4px; padding-top: 4px; border-top: 1px dashed var(--line); }
+.errors td.wrong { color: var(--bad); }
+.errors td.id { max-width: 7em; color: var(--muted); }
+.errors td.id span { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.controls { display: flex; flex-wrap: wrap; gap: 8px; align-items: center; margin: 0 0 12px; }
+.controls[hidden] { display: none; }
+.controls input, .controls select { min-width: 0; max-width: 100%; padding: 5px 9px; }
+.controls input, .controls select { border: 1px solid var(--line); border-radius: 7px; }
+.controls input, .controls select { background: var(--page); color: var(--ink); font: 13px/1.4 FONT; }
+.controls input { flex: 1 1 180px; }
+.controls output { color: var(--muted); font-size: 13px; }
 details summary { cursor: pointer; font-weight: 550; }
 pre { margin: 14px 0 0; overflow-x: auto; }
 pre { font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
@@ -107,7 +162,22 @@ footer { margin-top: 44px; color: var(--muted); font-size: 13px; }
   th, td { padding-right: 10px; } th.n { white-space: normal; }
   .tile { padding: 11px 14px; } .tile b { font-size: 21px; }
   .card { padding: 14px; }
+  .scroll.tall { max-height: 70vh; }
+  .errors thead { display: none; }
+  .errors tr { display: block; padding: 10px 0; border-bottom: 1px solid var(--line); }
+  .errors td, .errors td.text { display: block; width: auto; min-width: 0; max-width: none; }
+  .errors td { padding: 0; border: 0; text-align: left; white-space: normal; }
+  .errors td:not(.text)::before { content: attr(data-head) ": "; color: var(--muted); }
+  .errors td:not(.text) { display: inline-block; margin: 3px 14px 0 0; }
+  .errors td.id span { display: inline; }
+  .errors tr[hidden] { display: none; }
 }
+p.printed { display: none; }
+/* charts are drawn again in about this width before printing */
+body.printing main { width: 720px; padding: 0; }
+body.printing .grid { grid-template-columns: 1fr 1fr; }
+body.printing .grid.small { grid-template-columns: 1fr 1fr 1fr; }
+body.printing .card { padding: 12px; }
 @media print {
   body { font-size: 12px; } main { max-width: none; padding: 0; }
   .tiles { grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; }
@@ -115,11 +185,22 @@ footer { margin-top: 44px; color: var(--muted); font-size: 13px; }
   .grid { grid-template-columns: 1fr 1fr; } .grid.small { grid-template-columns: 1fr 1fr 1fr; }
   .card { padding: 12px; } h2 { margin-top: 26px; }
   .card, .tile, tr { break-inside: avoid; } h2, h3, .key { break-after: avoid; }
-  .scroll { overflow: visible; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .scroll, .scroll.tall { overflow: visible; max-height: none; }
+  nav, .controls { display: none; } .matrix td { print-color-adjust: exact; }
+  .key i, .tile { print-color-adjust: exact; } .scroll.tall thead th { position: static; }
+  table.errors { font-size: 10px; } .errors tr:nth-child(n + AFTER) { display: none; }
+  p.printed { display: block; }
+  .after[data-errors] { break-inside: auto; } .matrix, .matrix th { font-size: 10px; }
+  .matrix th, .matrix td, .matrix td:first-child { min-width: 28px; height: 26px; }
+  body.printing main { width: auto; }
+  .errors td.text { min-width: 0; } .errors td { padding: 4px 8px 4px 0; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 }
 """.replace("FONT", FONT)
     .replace("LIGHT", LIGHT)
     .replace("KEYS", KEYS)
+    .replace("SHADES", SHADES)
+    .replace("AFTER", str(PRINTED_ERRORS + 1))
 )
 
 # Given once to every chart; colours are the page's own, so that a chart changes with the page

@@ -5,10 +5,13 @@ from html import escape
 
 from polytask.evaluate.metrics import LESS_IS_BETTER
 from polytask.report.facts import Done, Earlier, Phase, Scores, TaskScore, Transfer
-from polytask.report.words import ALONE, baseline_name, decimal, gain, gained, whole
+from polytask.report.read import Run
+from polytask.report.words import ALONE, baseline_name, decimal, duration, gain, gained, whole
+
+MAX_OWN = 8  # tasks with a line of their own
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 1) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 1, kind: str = "") -> str:
     """A table whose first `num_texts` columns are text and the others numbers; cells are escaped here."""
 
     def cell(tag: str, column: int, text: str) -> str:
@@ -21,7 +24,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_texts: int = 
     body = "".join(
         f"<tr>{''.join(cell('td', column, text) for column, text in enumerate(row))}</tr>" for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    look = f' class="{kind}"' if kind else ""
+    return (
+        f'<div class="scroll"><table{look}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def scores(final: Scores) -> str:
@@ -117,3 +123,26 @@ def rows(done: Done) -> str:
         passes = decimal(drawn / has.train, 1) if drawn is not None and has.train else decimal(None)
         lines.append([name, whole(has.train), whole(has.dev), whole(drawn), passes])
     return table(heads, lines)
+
+
+def cost(run: Run) -> str:
+    """Parameters, time and tokens; nothing before the run has ended."""
+    done = run.done
+    if done is None:
+        return ""
+    lines = []
+    if done.parameters is not None:
+        lines.append(["Shared parameters", whole(done.parameters)])
+    own = list(done.own_parameters.items())
+    lines += [[f"Parameters of {task} alone", whole(count)] for task, count in own[:MAX_OWN]]
+    if len(own) > MAX_OWN:
+        left = sum(count for _, count in own[MAX_OWN:])
+        lines.append([f"Parameters of {len(own) - MAX_OWN} other tasks", whole(left)])
+    if done.model_parameters is not None:
+        lines.append(["Parameters in all", whole(done.model_parameters)])
+    lines.append(["Training time, without evaluation", duration(done.seconds)])
+    lines.append(["Tokens trained on, without padding", whole(done.tokens)])
+    lines.append(["Tokens a second", whole(round(done.tokens_per_second))])
+    if done.precision is not None:
+        lines.append(["Precision", done.precision])
+    return table(["Of the model and its training", ""], lines, kind="facts")

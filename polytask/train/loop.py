@@ -163,8 +163,10 @@ class Training:
         saved_at = self.state.seconds
         while self.state.update < phase.updates and not self._out_of_patience(phase):
             started = time.perf_counter()
-            running.update()
+            seen = running.update()
             self.state.seconds += time.perf_counter() - started
+            if seen:
+                self.log.write("conflict", phase=phase.number, update=self.state.total_updates, **seen)
             epoch_ends = self.state.update % phase.updates_per_epoch == 0
             if epoch_ends or self.state.update % LOG_EVERY == 0:
                 self._log_update(running)

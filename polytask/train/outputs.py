@@ -22,6 +22,7 @@ from polytask.model.folder import save_model
 from polytask.tasks import Task, answers
 from polytask.train.card import model_card
 from polytask.train.checkpoint import load_best
+from polytask.train.conflict import summary
 from polytask.train.loop import Training
 from polytask.train.phases import is_staged
 
@@ -64,6 +65,9 @@ def write_results(folder: Path, training: Training, tokenizer: Tokenizer) -> dic
         document["best"] = {key: training.state.best[key] for key in ("phase", "epoch", "update")}
     if is_staged(training.recipe) and scores:
         document["transfer"] = _transfer(training)
+    conflict = summary(training.state.conflict, training.recipe, folder, document["mean"])
+    if conflict:
+        document["conflict"] = conflict
     write_bytes(folder / "scores.json", _json(document))
     write_model(folder, training, tokenizer, document)
     _log_done(training)

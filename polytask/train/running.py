@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from polytask.tasks import Task
 from polytask.train.averages import Average
 from polytask.train.checkpoint import pack_optimizer, unpack_optimizer
 from polytask.train.combiners.build import Combiner
+from polytask.train.conflict import add_to_tally, measure
 from polytask.train.gradients import Combined, GradientEngine
 from polytask.train.loss_weights import LossWeights
 from polytask.train.losses import DrawLoss
@@ -117,8 +118,8 @@ class RunningPhase:
         """The learning rate of the update that was made last."""
         return self._schedule(self._state.update - 1)
 
-    def update(self) -> Combined | None:
-        """Make one update; returns how its gradients were combined, if they were kept apart."""
+    def update(self) -> dict[str, Any]:
+        """Make one update; returns how its tasks' gradients agree, if this is an update to look at that."""
         state, phase = self._state, self.phase
         progress = phase.progress(state.update)
         draws = phase.sampler.draw(progress)
@@ -146,7 +147,15 @@ class RunningPhase:
         self.average.add(state.update / phase.updates)
         if state.update % phase.updates_per_epoch == 0:
             self.loss_weights.end_epoch()
-        return combined
+        return self._look(combined) if look and combined is not None else {}
+
+    def _look(self, combined: Combined) -> dict[str, Any]:
+        """What an event says of the update's gradients; counted for the verdict at the end."""
+        names = [*self.phase.tasks, *(f"memory of {name}" for name in self._rehearsal.names)]
+        seen = measure(combined, [names[task] for task in combined.tasks])
+        if seen:
+            add_to_tally(self._state.conflict, seen)
+        return seen
 
     def _draw(self, number: int, factor: float) -> Iterator[tuple[int, Batch, float]]:
         """Forward and backward of one draw, in parts that fit."""

@@ -34,6 +34,7 @@ class State:
     epochs_without_gain: int = 0
     scores: dict[str, float] = field(default_factory=dict)  # of the last evaluation
     stages: list[dict[str, Any]] = field(default_factory=list)  # tasks and scores of each finished phase
+    conflict: dict[str, float] = field(default_factory=dict)  # sums over all looks at the tasks' gradients
     finished: bool = False
 
 

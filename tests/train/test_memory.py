@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,10 @@ from polytask import api
 from polytask.data.batches import BatchStream
 from polytask.deploy.model import load
 from polytask.errors import DataError, RecipeError
-from polytask.train.gradients import Combined
+from polytask.train.gradients import Combined, GradientEngine
 from polytask.train.keeping import balanced_rows, herded_rows, last_rows
 from polytask.train.memory import FOLDER, MANIFEST, read_memory
 from polytask.train.rehearsal import Rehearsal
-from polytask.train.running import RunningPhase
 from polytask.train.state import TrainingStopped
 from polytask.update_choices import MemoryRecipe
 
@@ -148,15 +148,15 @@ def test_no_update_disagrees_with_memory(
     tiny: Path, one_thread: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:
     made: list[Combined] = []
-    update = RunningPhase.update
+    finish = GradientEngine.finish
 
-    def watched(running: RunningPhase) -> Combined | None:
-        combined = update(running)
+    def watched(engine: GradientEngine, *given: Any) -> Combined | None:
+        combined = finish(engine, *given)
         if combined is not None and max(combined.tasks) > 0:
             made.append(combined)
         return combined
 
-    monkeypatch.setattr(RunningPhase, "update", watched)
+    monkeypatch.setattr(GradientEngine, "finish", watched)
     api.train(load_recipe(tiny, *in_turn(memory)), tmp_path / "run")
     assert len(made) == 24  # of both phases that have something to remember
     held = 0

@@ -86,7 +86,12 @@ def test_every_preparation_has_a_recipe() -> None:
 
 def test_every_choice_has_a_recipe() -> None:
     from polytask.choices import ADAPTER_OPTIONS, HEAD_OPTIONS
-    from polytask.update_choices import AVERAGE_OPTIONS, LOSS_WEIGHT_OPTIONS, SAMPLER_OPTIONS
+    from polytask.update_choices import (
+        AVERAGE_OPTIONS,
+        COMBINE_OPTIONS,
+        LOSS_WEIGHT_OPTIONS,
+        SAMPLER_OPTIONS,
+    )
 
     for folder, options in (
         ("samplers", SAMPLER_OPTIONS),
@@ -95,6 +100,8 @@ def test_every_choice_has_a_recipe() -> None:
     ):
         chosen = {path.stem for path in (RECIPES / folder).glob("*.toml")}
         assert chosen >= set(options) - {"none"}, folder
+    combiners = {path.stem for path in (RECIPES / "gradients").glob("*.toml")}
+    assert combiners == (set(COMBINE_OPTIONS) - {"sum"}) | {"lean", "compromise", "compromise_force"}
     assert {path.stem for path in (RECIPES / "continual").glob("*.toml")} == {"naive", *REHEARSALS}
     assert {path.stem for path in (RECIPES / "adapters").glob("*.toml")} == set(ADAPTER_OPTIONS) - {"none"}
     assert {path.stem for path in (RECIPES / "heads").glob("*.toml")} == set(HEAD_OPTIONS) - {"linear"}

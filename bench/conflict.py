@@ -196,14 +196,15 @@ def main(name: str, setting: Setting) -> None:
     keep_freed_memory()
     work = prepare(setting)
     update = CONTENDERS[name](work)
-    seconds = []
+    seconds, cpu = [], []
     for number in range(WARMUP_UPDATES + setting.updates):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         update()
         if number >= WARMUP_UPDATES:
             seconds.append(time.perf_counter() - started)
+            cpu.append(time.process_time() - worked)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": seconds, "peak": peak}))
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}))
 
 
 if __name__ == "__main__":

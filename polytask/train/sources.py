@@ -16,16 +16,21 @@ from torch.utils.hooks import RemovableHandle
 from polytask.train.parallel import World
 from polytask.train.phases import layer_of
 
-CHUNK = 16_384  # elements of a dot product that stay in a core's cache
+CHUNK = 65_536  # elements of each row that stay in a core's cache together
+SHORT = 4096  # elements that cost nothing more in fp64
+FEW = 4  # rows for which pairwise dot products are faster than a product of thin matrices
 
 
 def gram_of(rows: list[Tensor]) -> Tensor:
     """The dot products of K gradients of one tensor, fp64 [K, K]."""
-    flat = [row.flatten().float() for row in rows]
-    gram = torch.empty(len(flat), len(flat), dtype=torch.float64)
-    if flat[0].numel() <= CHUNK:
-        stacked = torch.stack(flat).double()
-        return (stacked @ stacked.T).cpu()
+    flat = [row.flatten() for row in rows]
+    gram = torch.zeros(len(flat), len(flat), dtype=torch.float64)
+    if len(flat) > FEW or flat[0].dtype != torch.float32 or flat[0].numel() <= CHUNK:
+        for start in range(0, flat[0].numel(), CHUNK):
+            part = torch.stack([row[start : start + CHUNK] for row in flat]).float()
+            part = part.double() if part.shape[1] <= SHORT else part
+            gram += (part @ part.T).double().cpu()
+        return gram
     for i, first in enumerate(flat):
         for j, second in enumerate(flat[i:], start=i):
             gram[i, j] = gram[j, i] = torch.dot(first, second).double()

@@ -40,7 +40,7 @@ def describe_schedule(path: str | Path, changes: Sequence[str] = ()) -> dict[str
 
     A pass over a task is each of its training rows once.
     """
-    if Path(path).is_dir():
+    if folder_of(path).is_dir():
         raise UserError(f"--schedule belongs to a recipe. Found the folder {path}.")
     recipe = resolve(Recipe.load(path, changes))
     sizes = train_rows(recipe)

@@ -91,7 +91,7 @@ def mean_curve(run: Run) -> Spec | None:
         for number, each in enumerate(run.evaluations)
     ]
     base = inline_chart(rows).encode(
-        x=_updates_axis(run),
+        x=updates_axis(run),
         y=alt.Y("mean:Q", title=None, scale=_span([row["mean"] for row in rows]), axis=alt.Axis(tickCount=4)),
         tooltip=[*MOMENT, alt.Tooltip("mean:Q", format=".4f")],
     )
@@ -105,9 +105,9 @@ def rate_curve(run: Run) -> Spec | None:
     """The learning rate of each update."""
     if not run.updates:
         return None
-    rows = [{**_moment(each), "lr": each.lr} for each in _thinned(run.updates, 400)]
+    rows = [{**_moment(each), "lr": each.lr} for each in thinned(run.updates, 400)]
     rates = inline_chart(rows).encode(
-        x=_updates_axis(run),
+        x=updates_axis(run),
         y=alt.Y(
             "lr:Q",
             title=None,
@@ -132,11 +132,11 @@ def speed_curve(run: Run) -> Spec | None:
     smooth = _smoothed([speed for _, speed in pairs])
     rows = [
         {**_moment(each), "speed": round(value)}
-        for (each, _), value in _thinned([*zip(pairs, smooth, strict=True)], 200)
+        for (each, _), value in thinned([*zip(pairs, smooth, strict=True)], 200)
     ]
     axis = alt.Axis(format="~s", tickCount=4, labelExpr=ZERO)
     base = inline_chart(rows).encode(
-        x=_updates_axis(run),
+        x=updates_axis(run),
         y=alt.Y(
             "speed:Q",
             title=None,
@@ -195,7 +195,7 @@ def task_curve(run: Run, task: str) -> Spec | None:
     strongest = best_baseline(run.scores.tasks[task]) if run.scores and task in run.scores.tasks else None
     seen = [row["score"] for row in rows] + ([strongest[1]] if strongest else [])
     base = inline_chart(rows).encode(
-        x=_updates_axis(run, small=True),
+        x=updates_axis(run, small=True),
         y=alt.Y("score:Q", title=None, scale=_span(seen), axis=_few_ticks()),
         tooltip=[*MOMENT, alt.Tooltip("score:Q", format=".4f")],
     )
@@ -221,10 +221,10 @@ def loss_curve(run: Run, task: str, num_charts: int) -> Spec | None:
     smooth = _smoothed([each.losses[task] for each in seen])
     rows = [
         {**_moment(each), "loss": each.losses[task], "smooth": value}
-        for each, value in _thinned([*zip(seen, smooth, strict=True)], max(60, MAX_POINTS // num_charts // 4))
+        for each, value in thinned([*zip(seen, smooth, strict=True)], max(60, MAX_POINTS // num_charts // 4))
     ]
     base = inline_chart(rows).encode(
-        x=_updates_axis(run, small=True),
+        x=updates_axis(run, small=True),
         tooltip=[*MOMENT, alt.Tooltip("loss:Q", format=".4f"), alt.Tooltip("smooth:Q", format=".4f")],
     )
     axis = alt.Y("loss:Q", title=None, scale=_span([row["loss"] for row in rows]), axis=_few_ticks())
@@ -246,8 +246,10 @@ def to_spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int = 22
     return spec
 
 
-def _updates_axis(run: Run, small: bool = False) -> alt.X:
-    last = max([each.update for each in run.updates] + [each.update for each in run.evaluations])
+def updates_axis(run: Run, small: bool = False) -> alt.X:
+    """The updates of the whole run."""
+    looks = [each.update for each in run.conflicts]
+    last = max([each.update for each in run.updates] + [each.update for each in run.evaluations] + looks)
     axis = alt.Axis(tickCount=4 if small else 6, format="~s" if last >= 10_000 else ",d")
     return alt.X(
         "update:Q",
@@ -290,7 +292,7 @@ def _smoothed(values: Sequence[float]) -> list[float]:
     return smooth
 
 
-def _thinned(items: Sequence[Item], most: int) -> list[Item]:
+def thinned(items: Sequence[Item], most: int) -> list[Item]:
     """Every n-th item, so that at most `most` are left, and the last."""
     step = -(-len(items) // most)
     return [*items[:-1:step], *items[-1:]]

@@ -1,8 +1,9 @@
 """What a run's files say, checked: the events and scores that a report reads."""
 
-from typing import Annotated
+from itertools import combinations
+from typing import Annotated, Self
 
-from pydantic import AllowInfNan, BaseModel, ConfigDict, Field
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, model_validator
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # what a double holds exactly, so a page's script does too
 
@@ -52,6 +53,31 @@ class Evaluation(Fact):
     scores: dict[str, float]
     mean: float
     best: bool = False
+
+
+class Conflict(Fact):
+    """How far the gradients of an update's tasks pulled apart; pairs are (0, 1), (0, 2), ..., (1, 2), ..."""
+
+    phase: Count
+    update: Count
+    tasks: Annotated[tuple[str, ...], Field(min_length=2)]
+    cosines: tuple[float, ...]
+    layers: dict[str, tuple[float, ...]] = {}
+    pairs_in_conflict: float
+    tensors_in_conflict: float
+    norm_ratio: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        num_pairs = len(self.tasks) * (len(self.tasks) - 1) // 2
+        if any(len(values) != num_pairs for values in (self.cosines, *self.layers.values())):
+            raise ValueError("each pair of tasks should have one cosine")
+        return self
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The names of the pairs, in the order of the cosines."""
+        return list(combinations(self.tasks, 2))
 
 
 class Rows(Fact):
@@ -143,6 +169,12 @@ class Earlier(Fact):
     largest_change: float
 
 
+class Verdict(Fact):
+    """What all looks at the tasks' gradients come to."""
+
+    verdict: str
+
+
 class Scores(Fact):
     """What `scores.json` holds."""
 
@@ -152,6 +184,7 @@ class Scores(Fact):
     transfer: Transfer | None = None
     earlier_tasks: dict[str, Earlier] = {}
     single: Single | None = None
+    conflict: Verdict | None = None
 
     @property
     def baselines(self) -> list[str]:

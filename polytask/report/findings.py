@@ -10,7 +10,10 @@ def findings(run: Run) -> list[str]:
     scores = run.scores
     if scores is None:
         return []
-    return [said for said in (_over_baselines(scores), _over_alone(scores), _forgetting(scores)) if said]
+    told = scores.conflict.verdict if scores.conflict else ""
+    return [
+        said for said in (_over_baselines(scores), _over_alone(scores), _forgetting(scores), told) if said
+    ]
 
 
 def _over_baselines(scores: Scores) -> str:

@@ -42,7 +42,7 @@ class Page:
 
     def html(self) -> str:
         """The whole page."""
-        found = self.scores(), self.stages(), self.course(), self.each_task()
+        found = self.scores(), self.stages(), self.course(), self.conflict(), self.each_task()
         answers = answer_sections(self.run, self.document)
         sections = "".join((*found, answers, self.cost(), self.details()))
         first = self.missing() + self.tiles() + self.findings()
@@ -133,8 +133,8 @@ class Page:
         errors = [name for name, task in final.tasks.items() if task.metric in LESS_IS_BETTER]
         drawn = self.document.place("score_matrix", final.transfer, errors)
         top = (
-            '<h3>Scores after each stage</h3><p class="says">The darker, the nearer its column\'s best. '
-            f"An edge marks the tasks that the stage trained.</p>{drawn}"
+            '<h3>Scores after each stage</h3><p class="says">The fuller the colour, the nearer its '
+            f"column's best. An edge marks the tasks that the stage trained.</p>{drawn}"
         )
         picture = f'<div class="card">{top}</div>' if drawn else ""
         table = tables.transfer(final.transfer, [*final.tasks])
@@ -153,6 +153,23 @@ class Page:
         cards = f'{mean}<div class="grid">{schedule}{rate}</div>{table}'
         some = mean or schedule or rate or table
         return f"{self.document.heading('Training')}{cards}" if some else ""
+
+    def conflict(self) -> str:
+        """How far the tasks' gradients pulled apart."""
+        if not self.run.conflicts:
+            return ""
+        tasks = self.card(
+            "Between tasks", "Mean cosine of the gradients; below zero they conflict.", "conflict_matrix"
+        )
+        layers = self.card("By layer", "Mean cosine of each pair, from the bottom up.", "conflict_layers")
+        marks = key([("model", "Pairs of tasks"), ("baseline", "Tensors")])
+        curve = self.card("In conflict", "Share at each look.", "conflict_curve", marks)
+        norms = self.card(
+            "Length of the update", "After the combiner, in relation to the plain sum.", "norm_curve"
+        )
+        heading = self.document.heading("Conflict")
+        more = f'<div class="stack after">{layers}{norms}</div>'
+        return f'{heading}<div class="grid">{tasks}{curve}</div>{more}'
 
     def card(self, title: str, says: str, chart: str, key: str = "") -> str:
         """A chart of the whole run under its title; nothing if there is nothing to draw."""

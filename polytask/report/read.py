@@ -9,11 +9,12 @@ from pydantic import ValidationError
 
 from polytask.errors import UserError
 from polytask.recipe import MAX_RECIPE_BYTES
-from polytask.report.facts import Done, Evaluation, Fact, Phase, Scores, Update
+from polytask.report.facts import Conflict, Done, Evaluation, Fact, Phase, Scores, Update
 
 MAX_SCORES_BYTES = 10_000_000
 MAX_EVENTS = 5_000_000  # lines of events.jsonl
 MAX_KEPT = 200_000  # updates, and evaluations, held in memory
+MAX_CONFLICTS = 3_000  # looks at the gradients, the first
 MAX_LINE = 1_000_000  # characters of one event
 
 
@@ -28,6 +29,7 @@ class Run:
     phases: list[Phase] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
     done: Done | None = None
     missing: list[str] = field(default_factory=list)
 
@@ -47,7 +49,13 @@ class Run:
 
 
 FILES = ("recipe.toml", "events.jsonl", "scores.json")
-EVENTS: dict[str, type[Fact]] = {"phase": Phase, "update": Update, "evaluate": Evaluation, "done": Done}
+EVENTS: dict[str, type[Fact]] = {
+    "phase": Phase,
+    "update": Update,
+    "evaluate": Evaluation,
+    "conflict": Conflict,
+    "done": Done,
+}
 AnyFact = TypeVar("AnyFact", bound=Fact)
 
 
@@ -118,6 +126,9 @@ def _keep_latest(run: Run) -> None:
     """A resumed run writes again what it does again: of two events for one moment the later counts."""
     run.phases = sorted({phase.phase: phase for phase in run.phases}.values(), key=lambda each: each.phase)
     run.updates = sorted({each.update: each for each in run.updates}.values(), key=lambda each: each.update)
+    run.conflicts = sorted(
+        {each.update: each for each in run.conflicts}.values(), key=lambda each: each.update
+    )
     latest = {each.update: each for each in run.evaluations}
     run.evaluations = sorted(latest.values(), key=lambda each: each.update)
 
@@ -135,6 +146,8 @@ def _add_event(values: Any, run: Run) -> bool:
             run.updates += [update] if len(run.updates) < MAX_KEPT else []
         case Evaluation() as evaluation:
             run.evaluations += [evaluation] if len(run.evaluations) < MAX_KEPT else []
+        case Conflict() as conflict:
+            run.conflicts += [conflict] if len(run.conflicts) < MAX_CONFLICTS else []
         case Done() as done:
             run.done = done
         case _:

@@ -59,7 +59,8 @@ p.says { margin: 2px 0 10px; color: var(--muted); font-size: 13px; }
 .tile, .card { min-width: 0; background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
 .tile { padding: 14px 18px 15px; }
 .tile span { display: block; color: var(--muted); font-size: 13px; }
-.tile b { display: block; font-size: 26px; line-height: 1.3; font-weight: 650; letter-spacing: -0.02em; }
+.tile b { display: block; font-size: clamp(20px, 2.1vw, 26px); line-height: 1.3; font-weight: 650; }
+.tile b { letter-spacing: -0.02em; white-space: nowrap; }
 .tile b { font-variant-numeric: tabular-nums; }
 .tile:first-child b { color: var(--model); }
 .card { padding: 18px 20px; }

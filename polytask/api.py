@@ -14,7 +14,7 @@ from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dic
 from polytask.recipe import Recipe
 from polytask.train.addition import read_run_recipe, train_addition
 from polytask.train.launch import launch
-from polytask.train.merge import Mode, train_changes
+from polytask.train.merge import SHARED_KEYS, Mode, train_changes
 from polytask.train.parallel import place_in_world
 from polytask.train.run import Run, train_recipe
 from polytask.train.single import FOLDER, add_singles, train_singles
@@ -100,7 +100,7 @@ def add_task(
     if isinstance(recipe, Recipe):
         new = recipe
     else:
-        unsaid = {"adapter": old.adapter.model_dump(exclude_none=True)}
+        unsaid = old.model_dump(mode="json", include=set(SHARED_KEYS), exclude_none=True)
         new = Recipe.load(recipe, changes, unsaid)
         new = Recipe.load(recipe, [*changes, *train_changes(new, mode)], unsaid)
     folder = _run_folder(new, out, resume)

@@ -151,13 +151,14 @@ def _old_data(merged: Recipe, known: Mapping[str, Task], tokenizer: Tokenizer) -
 
 
 def _stages_of(old: Old) -> list[dict[str, Any]]:
-    """The old run's rows of the score matrix; one row where it trained all its tasks together."""
+    """The old run's rows of the score matrix, the last one as its model was shipped."""
     try:
         scores = json.loads((old.run / "scores.json").read_bytes())
-        if "transfer" in scores:
-            stages = scores["transfer"]["stages"]
-            return [{"tasks": list(stage["tasks"]), "scores": dict(stage["scores"])} for stage in stages]
-        own = {name: float(item["score"]) for name, item in scores["tasks"].items() if name in old.tasks}
+        shipped = {name: float(item["score"]) for name, item in scores["tasks"].items()}
+        together = {"stages": [{"tasks": old.tasks, "scores": {}}]}
+        stages = scores.get("transfer", together)["stages"]
+        rows = [{"tasks": list(stage["tasks"]), "scores": dict(stage["scores"])} for stage in stages]
+        rows[-1] = {**rows[-1], "scores": {**rows[-1]["scores"], **shipped}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    return [{"tasks": list(old.tasks), "scores": own}]
+    return rows

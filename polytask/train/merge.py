@@ -14,6 +14,7 @@ from polytask.tasks import Task
 from polytask.update_choices import MemoryRecipe
 
 Mode = Literal["adapter", "gem", "agem", "replay", "naive"]
+SHARED_KEYS = ("adapter", "precision", "dropout", "pairs", "threads")  # the run's where a recipe says nothing
 OWN_WORDS = ("heads", "adapters")  # what `train` may say where the encoder stays as it is
 
 

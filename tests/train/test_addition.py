@@ -95,6 +95,21 @@ def test_mode_adapter_changes_no_old_answer_by_one_bit(
     assert model.tasks["mood"].pooling == ("attention" if not changes else "mean")
 
 
+def test_what_did_not_change_is_not_reported_as_forgotten(project: Path, base: Base, tmp_path: Path) -> None:
+    new = write_new(project)
+    new.write_text(new.read_text().replace('precision = "fp32"', ""), encoding="utf-8")  # the run's is taken
+    first = api.add_task(base(), new, tmp_path / "first")
+    new.write_text(new.read_text().replace("tasks.mood", "tasks.second"), encoding="utf-8")
+    second = api.add_task(first.folder, new, tmp_path / "second")
+    for run in (first, second):
+        assert set(run.scores["transfer"]["forgetting"].values()) == {0.0}
+    assert [stage["tasks"] for stage in second.scores["transfer"]["stages"]] == [
+        ["alike", "tags"],
+        ["mood"],
+        ["second"],
+    ]
+
+
 def test_mode_adapter_gives_layers_to_a_model_that_has_none(
     project: Path, base: Base, tmp_path: Path
 ) -> None:

@@ -157,8 +157,10 @@ def _stages_of(old: Old) -> list[dict[str, Any]]:
         shipped = {name: float(item["score"]) for name, item in scores["tasks"].items()}
         together = {"stages": [{"tasks": old.tasks, "scores": {}}]}
         stages = scores.get("transfer", together)["stages"]
-        rows = [{"tasks": list(stage["tasks"]), "scores": dict(stage["scores"])} for stage in stages]
-        rows[-1] = {**rows[-1], "scores": {**rows[-1]["scores"], **shipped}}
+        rows: list[dict[str, Any]] = [
+            {"tasks": list(stage["tasks"]), "scores": dict(stage["scores"])} for stage in stages
+        ]
+        rows[-1]["scores"].update(shipped)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     return rows

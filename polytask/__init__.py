@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         pull,
         push,
         remove_task,
+        submit,
         train,
         write_report,
     )
@@ -34,6 +35,7 @@ __all__ = [
     "pull",
     "push",
     "remove_task",
+    "submit",
     "train",
     "write_report",
 ]

@@ -9,6 +9,7 @@ from polytask.deploy.export import export
 from polytask.deploy.labelled import dev_tables, file_table, run_recipe
 from polytask.deploy.model import Model, load
 from polytask.deploy.share import pull, push
+from polytask.deploy.submit import submit
 from polytask.errors import UserError, one_of
 from polytask.evaluate.scoring import answer_table, score_answers, scores_to_dict
 from polytask.recipe import Recipe
@@ -30,6 +31,7 @@ __all__ = [
     "pull",
     "push",
     "remove_task",
+    "submit",
     "train",
     "write_report",
 ]

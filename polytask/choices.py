@@ -138,3 +138,6 @@ def as_word_or_table(value: Choice) -> object:
 Words = Annotated[tuple[str, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]
 Adapter = Annotated[AdapterRecipe, BeforeValidator(as_table), PlainSerializer(as_word_or_table)]
 Head = Annotated[HeadRecipe, BeforeValidator(as_table), PlainSerializer(as_word_or_table)]
+
+Tracker = Literal["tensorboard", "mlflow", "wandb"]
+Trackers = Annotated[tuple[Tracker, ...], BeforeValidator(_as_list), PlainSerializer(_as_word_or_list)]

@@ -39,6 +39,7 @@ data_app.command("fetch")(sets.data_fetch)
 app.add_typer(data_app, name="data")
 app.command()(sharing.push)
 app.command()(sharing.pull)
+app.command()(sharing.submit)
 app.command()(training.demo)
 app.command()(serve)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError
 
 from polytask.changes import apply_changes
-from polytask.choices import Adapter, AdapterRecipe, HeadRecipe, Table
+from polytask.choices import Adapter, AdapterRecipe, HeadRecipe, Table, Trackers
 from polytask.errors import RecipeError, one_of
 from polytask.explain import explain
 from polytask.recipe_phases import PhaseRecipe
@@ -38,6 +38,7 @@ class Recipe(Table):
     keep: Literal["best", "last"] = "best"  # which weights become the model: best on dev, or the last
     checkpoint_seconds: float = Field(default=300.0, ge=0)  # of training between two checkpoints
     checkpoints: int = Field(default=2, ge=1, le=1000)  # how many are kept
+    tracking: Trackers = ()  # what follows the training besides events.jsonl
     tasks: dict[str, TaskRecipe] = Field(min_length=1)
     phases: tuple[PhaseRecipe, ...] = Field(
         default_factory=lambda: (PhaseRecipe.model_validate({}),), min_length=1

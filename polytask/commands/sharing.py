@@ -1,4 +1,4 @@
-"""Commands around the hub: push and pull."""
+"""Commands that hand a model or its answers on: push, pull and submit."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from polytask.commands.output import JsonFlag, print_json, print_path
+from polytask.errors import UserError
 
 Name = Annotated[str, typer.Argument(help="owner/name or owner/name@revision.", metavar="OWNER/NAME")]
 
@@ -36,3 +37,32 @@ def pull(
     from polytask import api
 
     print_path("folder", api.pull(name, out), as_json)
+
+
+def submit(
+    run: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
+    form: Annotated[str, typer.Option("--format", help="glue or cs224n.")],
+    out: Annotated[Path, typer.Option(help="The zip to write.")],
+    named: Annotated[
+        list[str] | None, typer.Option("--as", metavar="TASK=SET", help="Which set a task is: mine=cola.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a benchmark's submission from a run's answers to the test rows."""
+    from polytask import api
+
+    pairs = dict(_pair(word) for word in named or ())
+    done = api.submit(run, form, out, pairs)
+    if as_json:
+        print_json({"submission": str(done.path), "rows": done.rows, "notes": list(done.notes)})
+        return
+    for note in done.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"{done.path}: {', '.join(f'{name} {rows:,}' for name, rows in done.rows.items())}")
+
+
+def _pair(word: str) -> tuple[str, str]:
+    task, sign, name = word.partition("=")
+    if not sign:
+        raise UserError(f"--as should look like mine=cola. Found {word!r}.")
+    return task, name

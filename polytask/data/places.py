@@ -75,7 +75,7 @@ def locate(value: str, split: str, places: Places) -> Path:
     if value.startswith(PREFIX):
         return _of_hub(value, split, places)
     path = (places.base / value).absolute()
-    if "/" in value and not path.exists():
+    if ("/" in value or not Path(value).suffix) and not path.exists():
         near = did_you_mean(value, KNOWN_SETS, "; ")
         raise DataError(f"{value!r} is neither a file ({path}) nor a known set (polytask data list){near}")
     return path

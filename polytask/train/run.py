@@ -26,6 +26,7 @@ from polytask.train.outputs import write_model, write_results
 from polytask.train.parallel import World, joined
 from polytask.train.phases import plan_phase, select_trainable
 from polytask.train.state import TrainingStopped
+from polytask.train.tracking.follow import check_trackers, followed
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def _nobody(event: dict[str, Any]) -> None:
 def _prepare(recipe: Recipe, folder: Path, compute: Compute, listener: Listener, *, resume: bool) -> Prepared:
     """Read and check everything, so that what is wrong is said before anything is written."""
     say = teller(listener)
+    check_trackers(recipe.tracking)
     recipe = resolve(recipe, say)
     check_files(recipe)
     if World().leads:  # the others might find what it has written by then
@@ -84,13 +86,21 @@ def _prepare(recipe: Recipe, folder: Path, compute: Compute, listener: Listener,
 
 
 def run_training(prepared: Prepared, folder: Path, *, resume: bool, listener: Listener) -> Run:
-    """Train what is prepared, and write what a run folder holds."""
+    """Train what is prepared, and write what a run folder holds; the recipe's trackers follow it."""
+    recipe = prepared.recipe
+    if not World().leads:
+        return _train(prepared, folder, resume=resume, listener=listener)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
+    settings = recipe.model_dump(mode="json", exclude_none=True)
+    with followed(recipe.tracking, folder, settings, listener) as following:
+        return _train(prepared, folder, resume=resume, listener=following)
+
+
+def _train(prepared: Prepared, folder: Path, *, resume: bool, listener: Listener) -> Run:
     recipe, tokenizer, data = prepared.recipe, prepared.tokenizer, prepared.data
     leads = World().leads
     events = folder / "events.jsonl" if leads else Path(os.devnull)
-    if leads:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(folder / "recipe.toml", recipe.to_toml().encode())
     collator = Collator(tokenizer, recipe.max_length)
     log = EventLog(events, listener)
     training = Training(recipe, prepared.model, data, collator, prepared.compute, folder, log)
@@ -164,7 +174,7 @@ def check_folder(folder: Path, resume: bool) -> None:
 
 
 def check_same_recipe(recipe: Recipe, folder: Path) -> None:
-    """A run goes on only with the recipe it began with."""
+    """A run goes on only with the recipe it began with; whoever follows it may be another."""
     path = folder / "recipe.toml"
     if not path.is_file():
         raise UserError(f"--resume: {folder} holds no run to go on with.")
@@ -176,7 +186,7 @@ def check_same_recipe(recipe: Recipe, folder: Path) -> None:
     changed = [
         f"{key} was {began.get(key, 'not set')!r} and is {now.get(key, 'not set')!r}"
         for key in dict.fromkeys([*began, *now])
-        if began.get(key) != now.get(key)
+        if began.get(key) != now.get(key) and key != "tracking"
     ]
     if changed:
         raise UserError(f"--resume: {folder} began with another recipe: {'; '.join(changed)}.")

@@ -114,6 +114,10 @@ def test_names_that_lead_nowhere_are_all_told_with_the_nearest(tmp_path: Path) -
     assert lines[1] == "tasks.b.test: cs224n/quora has no test split; it has train, dev."
 
 
+def test_a_misspelt_set_without_a_slash_is_suggested_too(tmp_path: Path) -> None:
+    assert failure(tmp_path, train="snlii").endswith("did you mean 'snli'?")
+
+
 def test_a_set_that_cannot_be_downloaded_says_where_its_files_belong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_folder: Path
 ) -> None:

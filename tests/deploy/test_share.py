@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from fake_hub import TOKEN, FakeHub, point_client_at, served
+from tiny_project import load_recipe
 
 from polytask import api
 from polytask.errors import ModelError, UserError
 from polytask.hub import HubError
 
+SHORT = ("phases.0.epochs=1", "phases.0.steps_per_epoch=4")
 TEXTS = ["the film is good", "the song is awful"]
 CLIENT = pytest.mark.filterwarnings("ignore:Use 'content")  # the hub's client towards its HTTP library
 
@@ -136,3 +138,33 @@ def test_the_commands_push_and_pull_with_the_usual_variables(trained: Path, tmp_
         refused = run("pull", "owner/none", HF_TOKEN="")
         assert refused.returncode == 2
         assert refused.stderr.splitlines()[-1].startswith("polytask: owner/none: the hub has no public model")
+
+
+@CLIENT
+def test_encoder_and_sets_come_from_the_hub_and_the_model_goes_there(
+    hub: FakeHub, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYTASK_CACHE", str(tmp_path / "cache"))
+    encoder = {path.name: path.read_bytes() for path in (tiny / "encoder").iterdir()}
+    commit = hub.add("models/owner/tiny", encoder, private=True)
+    for name in ("mood", "alike"):
+        files = {f"{split}.tsv": (tiny / f"{name}-{split}.tsv").read_bytes() for split in ("train", "dev")}
+        hub.add(f"datasets/owner/{name}", files)
+    hub.faults.extend([("GET /cdn/", "cut"), ("/api/models/owner/tiny", "429"), ("/api/datasets", "500")])
+    hub.faults.extend([("HEAD /datasets/owner/alike", "429"), ("GET /cdn/", "drop")])
+    recipe = load_recipe(
+        tiny,
+        *SHORT,
+        f"encoder=owner/tiny@{commit}",
+        "tasks.mood.train=hub:owner/mood",
+        "tasks.alike.train=hub:owner/alike",
+        "tasks.mood.dev=hub:owner/mood",
+        "tasks.alike.dev=hub:owner/alike",
+    )
+    run = api.train(recipe, tmp_path / "run")
+    assert hub.faults == []
+    files_run = api.train(load_recipe(tiny, *SHORT), tmp_path / "files")
+    assert run.scores["tasks"] == files_run.scores["tasks"]  # the same rows, whence they may come
+    address = api.push(run.folder, "owner/result")
+    pulled = api.pull(f"owner/result@{address.rpartition('/')[2]}", tmp_path / "back")
+    assert api.load(pulled).predict("mood", TEXTS) == api.load(run.folder).predict("mood", TEXTS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from glue_layout import write_glue
 from tiny_project import write_project
 
 from polytask.deploy.model import load
@@ -29,7 +30,7 @@ COLUMNS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny encoder beside small files in the format and under the names of CS224N's."""
+    """A tiny encoder beside small files in the format and under the names of CS224N's and GLUE's."""
     folder = tmp_path_factory.mktemp("project")
     write_project(folder)
     source = random.Random(2)
@@ -40,6 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 sentences = [" ".join(source.choices(WORDS, k=5)) for _ in range(texts)]
                 lines.append("\t".join([str(row), f"{stem}-{split}-{row}", *sentences, f"{row % labels}.0"]))
             (folder / f"{stem}-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_glue(folder)
     return folder
 
 
@@ -51,6 +53,8 @@ def test_a_shipped_recipe_trains(
     changes = [f"encoder={project / 'encoder'}", "max_length=24", "precision=fp32"]
     num_phases = len(tomllib.loads(path.read_text(encoding="utf-8"))["phases"])
     changes += [f"phases.{number}.{change}" for number in range(num_phases) for change in SHORT]
+    if path.stem == "glue":  # each of its eight tasks should be drawn
+        changes.append("phases.0.steps_per_epoch=40")
     changes += [f"phases.{number}.train=top-1" for number in _top_phases(path)]
     recipe = Recipe.load(path, changes)
     run = train_recipe(recipe, tmp_path / "run", resume=False, listener=lambda event: None)

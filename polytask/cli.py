@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from polytask.commands import changing, exporting, predicting, sets, sharing, training, using
+from polytask.commands import changing, comparing, exporting, predicting, sets, sharing, training, using
 from polytask.commands.output import fail
 from polytask.commands.serving import serve
 from polytask.errors import UserError
@@ -25,6 +25,7 @@ for verb in (
     training.train,
     using.evaluate,
     predicting.predict,
+    comparing.compare,
     training.report,
     training.info,
     exporting.export,

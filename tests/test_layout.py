@@ -22,7 +22,8 @@ LINES = [
     {"data", "model"},
     {"evaluate"},
     {"train"},
-    {"report", "deploy", "experiments"},
+    {"report", "deploy"},
+    {"experiments"},
     {"api", "describe", "console"},
     {"commands"},
     {"cli", "__init__"},
@@ -39,6 +40,7 @@ LIGHT = [
     "report.page",
     "cli",
     "deploy.predict",
+    "experiments.compare",
 ]
 
 

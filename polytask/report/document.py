@@ -19,12 +19,12 @@ NO_CHARTS = (
 def _charts() -> tuple[ModuleType, ...]:
     """The modules that draw; none where the extra `report` is not installed."""
     try:
-        from polytask.report import answer_charts, charts, conflict_charts, heatmap
+        from polytask.report import answer_charts, charts, comparison_charts, conflict_charts, heatmap
     except ModuleNotFoundError as error:
         if error.name not in ("altair", "vl_convert"):
             raise
         return ()
-    return charts, heatmap, answer_charts, conflict_charts
+    return charts, heatmap, answer_charts, conflict_charts, comparison_charts
 
 
 @final

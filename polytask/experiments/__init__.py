@@ -1,0 +1,1 @@
+"""Many runs at once: recipes by seeds, compared with each other."""

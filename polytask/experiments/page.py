@@ -84,7 +84,7 @@ def _tests(document: Mapping[str, Any], page: Document) -> str:
         "first p are of a paired bootstrap over dev rows, seeds averaged; the exact test is McNemar's for "
         "accuracies and Williams' for correlations, merged over seeds."
     )
-    table = tables.table([head.capitalize() for head in TEST_HEADS], tested_rows(document), num_texts=2)
+    table = tables.table(TEST_HEADS, tested_rows(document), num_texts=2)
     heading = f"Against {document['baseline']}"
     return _section(heading, f'<div class="card"><p class="says">{says}</p>{table}</div>', page)
 

@@ -12,7 +12,7 @@ from polytask.evaluate.resampling import bootstrap, metric_of_sums, row_terms
 ROWS = 60
 
 
-def answers(kind: str, labels: int, generator: np.random.Generator) -> tuple[Any, Any]:
+def answers(kind: str, labels: int, generator: np.random.Generator) -> Any:
     match kind:
         case "classification":
             return tuple(generator.integers(labels, size=ROWS) for _ in range(2))

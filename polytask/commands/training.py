@@ -39,12 +39,14 @@ def demo(
 
 
 def report(
-    path: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")], as_json: JsonFlag = False
+    path: Annotated[Path, typer.Argument(help="A run, or the folder of a comparison.", metavar="RUN|DIR")],
+    as_json: JsonFlag = False,
 ) -> None:
-    """Write a run's report.html again."""
+    """Write a run's report.html, or a comparison's tables and page, again."""
+    from polytask.experiments.compare import is_comparison, rewrite
     from polytask.report.page import write_report
 
-    print_path("report", write_report(path), as_json)
+    print_path("report", rewrite(path) if is_comparison(path) else write_report(path), as_json)
 
 
 def info(

@@ -93,6 +93,21 @@ def run_comparison(
     return document
 
 
+def is_comparison(folder: Path) -> bool:
+    """Whether a comparison was written into a folder."""
+    return (folder / f"{NAME}.json").is_file()
+
+
+def rewrite(folder: Path) -> Path:
+    """Write a comparison's tables and page again from its JSON, and return the page's path."""
+    path = folder / f"{NAME}.json"
+    try:
+        _write(json.loads(path.read_bytes()), folder)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{path} is damaged: the compare that wrote it writes it anew.") from None
+    return folder / f"{NAME}.html"
+
+
 def _unfinished(outcome: Outcome) -> dict[str, Any]:
     return {
         "left": [{"recipe": run.candidate, "seed": run.seed} for run in outcome.left],

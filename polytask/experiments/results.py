@@ -42,7 +42,7 @@ class FinishedRun:
 def read_finished(planned: PlannedRun, tasks: Mapping[str, DevTask]) -> FinishedRun:
     """Read a finished run with its answers to all dev rows."""
     run = read_run(planned.folder)
-    answers = {}
+    answers: dict[str, Answered] = {}
     for name, task in tasks.items():
         path = planned.folder / "predictions" / f"{name}-dev.csv"
         found = read_answers(path, task.kind)

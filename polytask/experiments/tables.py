@@ -145,7 +145,7 @@ def to_latex(document: Mapping[str, Any]) -> str:
         size = recipe["parameters"]
         cells.append(f"{size:,}" if size is not None else "")
         lines.append(f"{' & '.join(cells)} \\\\")
-    comments = [f"% {line}" for line in notes(document)]
+    comments = [f"% {' '.join(line.split())}" for line in notes(document)]
     return "\n".join([*comments, *lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 

@@ -123,6 +123,22 @@ def test_the_same_is_written_in_every_form(finished: Path) -> None:
     assert "Parameters of each recipe's model against its mean score." in said
 
 
+def test_report_writes_the_tables_and_the_page_again(project: Path) -> None:
+    out = project / "out"
+    forms = {path: path.read_bytes() for path in out.glob("comparison.*")}
+    for path in forms:
+        if path.suffix != ".json":
+            path.unlink()
+    command = [sys.executable, "-m", "polytask", "report", "out"]
+    ran = subprocess.run(command, cwd=project, capture_output=True, check=False, text=True)
+    assert ran.stdout.strip() == "out/comparison.html"
+    assert {path: path.read_bytes() for path in out.glob("comparison.*")} == forms
+    (out / "comparison.json").write_text("{}")
+    ran = subprocess.run(command, cwd=project, capture_output=True, check=False, text=True)
+    assert ran.returncode == 2
+    assert "comparison.json is damaged" in ran.stderr
+
+
 def test_finished_runs_are_not_done_again_and_no_checkpoints_are_kept(project: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (project / "out" / "runs").rglob("*")}
     assert left(project, project / "slow.toml", project / "fast.toml") == []

@@ -48,7 +48,7 @@ def _tell(event: dict[str, Any]) -> None:
     counts += f", about {duration(event['seconds_left'])} left" if known else ""
     match event["event"]:
         case "begin":
-            line = f"{event['total']} runs, {event['finished']} finished already"
+            line = f"{event['finished']} of {event['total']} runs finished already"
         case "start":
             line = f"{event['run']}: {'goes on' if event['resumed'] else 'begins'}"
         case "finish":

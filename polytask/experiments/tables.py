@@ -85,11 +85,12 @@ def p_value(value: float) -> str:
 
 def notes(document: Mapping[str, Any]) -> list[str]:
     """What a reader has to know of the tables."""
-    lines = [
-        "Dev scores, mean ± standard error over seeds. "
-        f"+ and - mark what is better or worse than {document['baseline']} (paired bootstrap over dev rows, "
-        f"p < {ALPHA:g} after Holm's correction over all tests)."
-    ]
+    lines = ["Dev scores, mean ± standard error over seeds."]
+    if document["tests"]:
+        lines[0] += (
+            f" + and - mark what is better or worse than {document['baseline']} (paired bootstrap "
+            f"over dev rows, p < {ALPHA:g} after Holm's correction over all tests)."
+        )
     if document["left"]:
         runs = ", ".join(f"{run['recipe']} seed {run['seed']}" for run in document["left"])
         lines.append(f"Not finished: {runs}.")

@@ -48,6 +48,7 @@ def export(
     folder = _new_folder(path, to, int8, out)
     model = load(path, device="cpu", precision="fp32")
     tables, rows = _rows_to_check(model, path, task, data)
+    _make_parent(folder)
     with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as unfinished:
         written = Path(unfinished) / "model"
         if to == "onnx":
@@ -84,11 +85,15 @@ def _new_folder(path: Path, to: str, int8: bool, out: str | Path | None) -> Path
         folder = path.parent / f"{path.name}-{name}"
     if folder.exists():
         raise UserError(f"--out {folder}: is there already; name another folder.")
+    return folder
+
+
+def _make_parent(folder: Path) -> None:
+    """Once nothing is wrong with what was asked, and before the long work."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {folder}: cannot be made ({error.strerror}).") from None
-    return folder
 
 
 def _rows_to_check(

@@ -221,12 +221,12 @@ def test_an_exported_model_is_evaluated_and_saved_but_not_cut_or_joined(
     ],
 )
 def test_a_wrong_use_is_refused_before_the_work(
-    trained: Path, one_thread: None, options: dict[str, Any], said: str
+    trained: Path, one_thread: None, tmp_path: Path, options: dict[str, Any], said: str
 ) -> None:
-    to = options.pop("to")
+    to, out = options["to"], tmp_path / "nowhere" / "yet"
     with pytest.raises(UserError, match=said):
-        export(trained, to, **{"out": "nowhere/yet", **options})
-    assert not Path("nowhere/yet").exists()
+        export(trained, to, **{"out": out, **{key: value for key, value in options.items() if key != "to"}})
+    assert not out.parent.exists()
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,13 @@ class _Recorder(Sink):
 def test_a_sink_that_fails_is_named_once_and_training_goes_on(
     project: Path, monkeypatch: pytest.MonkeyPatch, breaks_at: int, reason: str
 ) -> None:
-    monkeypatch.setitem(follow.SINKS, "wandb", lambda run: _Recorder(run, breaks_at))
+    monkeypatch.setitem(follow.SINKS, "tensorboard", lambda run: _Recorder(run, breaks_at))
     heard: list[dict[str, Any]] = []
-    api.train(load_recipe(project, *SHORT, "tracking=wandb"), project / "run", listener=heard.append)
+    api.train(load_recipe(project, *SHORT, "tracking=tensorboard"), project / "run", listener=heard.append)
     warnings = [event["message"] for event in heard if event["event"] == "warning"]
-    assert warnings == [f"wandb failed and is left out from here on ({reason}); events.jsonl has everything."]
+    assert warnings == [
+        f"tensorboard failed and is left out from here on ({reason}); events.jsonl has everything."
+    ]
     assert events(project / "run")[-1]["event"] == "done"
 
 

@@ -34,7 +34,7 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 def score_dtype(hidden: Tensor) -> torch.dtype:
-    """The type of attention scores, and so of what is added to them."""
+    """The type that matrix products run in here, and so of what is added to attention scores."""
     kind = hidden.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
 

@@ -7,6 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from polytask.model.attention import score_dtype
+
 
 @dataclass(frozen=True)
 class TaskRows:
@@ -48,7 +50,9 @@ class GroupedLinear:
         if self._stacked is None:
             weights = torch.stack([layer.weight for layer in self._layers]).mT  # [K, D, O]
             biases = torch.stack([layer.bias for layer in self._layers])[:, None]  # [K, 1, O]
-            self._stacked = weights.to(hidden.dtype), biases.to(hidden.dtype)
+            # Cast once here: autocast keeps only parameters, and would cast these for every layer they serve.
+            dtype = score_dtype(hidden)
+            self._stacked = weights.to(dtype), biases.to(dtype)
         weights, biases = self._stacked
         groups = hidden.reshape(len(self._layers), -1, hidden.shape[-1])  # [K, B/K * L, D]
         return torch.baddbmm(biases, groups, weights).view(*hidden.shape[:-1], -1)

@@ -1,6 +1,7 @@
 """What tests of several folders start from."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 from tiny_project import load_recipe, write_project
 
 from polytask import api
+
+# A shell gives what it runs in the background no Ctrl-C; the tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a suite that fails one time in a hundred is of no use to anyone.
 settings.register_profile("steady", derandomize=True, deadline=None)
